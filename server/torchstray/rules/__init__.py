@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import TYPE_CHECKING
 
 from torchstray.rules.rule import Finding, Rule
@@ -12,11 +13,46 @@ if TYPE_CHECKING:
     from torchstray.syntax.document import Document
 
 
+@cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, in the order of precedence: of one value, the first that speaks is heard."""
-    return ()
+    from torchstray.rules.before_super_init import BeforeSuperInit
+    from torchstray.rules.class_level_state import ClassLevelState
+    from torchstray.rules.computed_parameter import ComputedParameter
+    from torchstray.rules.discarded_move import DiscardedMove
+    from torchstray.rules.layer_in_forward import LayerInForward
+    from torchstray.rules.unregistered_module import UnregisteredModule
+    from torchstray.rules.unregistered_parameter import UnregisteredParameter
+    from torchstray.rules.unregistered_tensor import UnregisteredTensor
+
+    return (
+        BeforeSuperInit(),
+        ClassLevelState(),
+        ComputedParameter(),
+        LayerInForward(),
+        UnregisteredModule(),
+        UnregisteredParameter(),
+        UnregisteredTensor(),
+        DiscardedMove(),
+    )
 
 
 def run(document: Document, project: Project, names: Collection[str]) -> list[Finding]:
     """Return what the named rules find in `document`, in no particular order."""
-    return []
+    from torchstray.semantics.model import FileModel
+
+    model = FileModel(document, project)
+    model.run_all()
+    found: dict[tuple[str, int], Finding] = {}
+    spoken_of: set[object] = set()
+    for rule in all_rules():
+        findings = [finding for finding in rule.check(model) if finding.subject not in spoken_of]
+        spoken_of |= {finding.subject for finding in findings if finding.subject is not None}
+        if rule.name not in names:
+            continue
+        for finding in findings:
+            key = (finding.rule, finding.span.start)
+            known = found.get(key)
+            if known is None or known.severity < finding.severity:
+                found[key] = finding
+    return list(found.values())

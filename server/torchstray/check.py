@@ -1,0 +1,57 @@
+"""From one document to its findings: the one way in for the command line and the editor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from torchstray import rules
+from torchstray.config import Configuration, rule_names
+from torchstray.rules.rule import Finding, Severity
+from torchstray.semantics.project import Project
+from torchstray.suppression import Suppressions
+from torchstray.syntax.document import Document
+
+
+def check(
+    document: Document, project: Project, configuration: Configuration, path: Path | None = None
+) -> list[Finding]:
+    """Return the findings in `document`, sorted by place: those of the rules that are on, and what does not parse.
+
+    `path` is where the document lies, for what is configured by file. Suppressed findings are left out, severities are
+    as configured, and the texts of fixes have the document's own line ends.
+    """
+    off = configuration.off(path)
+    names = [name for name in rule_names() if name not in off]
+    found = [Finding("syntax-error", Severity.ERROR, problem.message, problem.span) for problem in document.problems]
+    found += rules.run(document, project, names)
+    suppressions = Suppressions(document)
+    found = suppressions.silence(found)
+    if configuration.report_unused_suppressions and not document.problems:
+        found += suppressions.unused(names)
+    return sorted(
+        (_reported(finding, configuration, document) for finding in found if finding.rule not in off), key=_place
+    )
+
+
+def _reported(finding: Finding, configuration: Configuration, document: Document) -> Finding:
+    """The finding as it leaves this module: free of syntax trees, so that it can travel between processes."""
+    fixes = finding.fixes
+    newline = document.lines.newline if fixes else "\n"
+    if newline != "\n":
+        fixes = tuple(
+            replace(fix, edits=tuple(replace(edit, content=edit.content.replace("\n", newline)) for edit in fix.edits))
+            for fix in fixes
+        )
+    severity = configuration.loudness(finding.rule, finding.severity)
+    return replace(finding, severity=severity, fixes=fixes, subject=None)
+
+
+def _place(finding: Finding) -> tuple[int, int, str, str]:
+    return finding.span.start, finding.span.end, finding.rule, finding.message
+
+
+def loud(findings: Iterable[Finding], minimum: Severity) -> list[Finding]:
+    """Return the findings that are at least as loud as `minimum`."""
+    return [finding for finding in findings if finding.severity >= minimum]

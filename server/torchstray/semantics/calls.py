@@ -1,0 +1,701 @@
+"""What calling something gives: torch's functions and layers, built-in functions, methods of tensors and containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from torchstray.semantics import ecosystem, torch_api
+from torchstray.semantics.classes import ClassModel
+from torchstray.semantics.evaluate import INPUT, Evaluator
+from torchstray.semantics.facts import Handling, Phase
+from torchstray.semantics.torch_api import State
+from torchstray.semantics.values import (
+    ANY_SCALAR,
+    MISSING,
+    NONE,
+    UNKNOWN,
+    Arguments,
+    Batch,
+    ClassValue,
+    Container,
+    Device,
+    Distribution,
+    FunctionValue,
+    Home,
+    Input,
+    Instance,
+    Loader,
+    Method,
+    ModuleInstance,
+    Moved,
+    Name,
+    Parameter,
+    Partial,
+    Qualified,
+    Scalar,
+    SelfValue,
+    Shape,
+    Source,
+    SuperValue,
+    Tensor,
+    Value,
+    modules_in,
+    one_of,
+    options_of,
+    parameters_in,
+)
+
+# Whose results are small numbers, so that a half-precision cast does not change their meaning: not in torch's signatures.
+_SMALL_FACTORIES = frozenset({"zeros", "ones", "eye", "empty", "rand", "randn", "hann_window", "hamming_window"})
+_SMALL_RESULTS = frozenset(
+    {"sin", "cos", "tanh", "sigmoid", "softmax", "sign", "normalize", "zeros_like", "ones_like", "triu", "tril", "bool"}
+)
+_SMALL = 256
+_CONVERSIONS = {
+    "float": "float",
+    "double": "float",
+    "half": "float",
+    "bfloat16": "float",
+    "long": "int",
+    "int": "int",
+    "short": "int",
+    "bool": "bool",
+}
+_FILLERS = frozenset({"append", "appendleft", "add", "insert", "setdefault", "__setitem__"})
+_EXTENDERS = frozenset({"extend", "extendleft", "update"})
+
+
+class Caller(Evaluator):
+    """Evaluates calls of everything that is not written in this file."""
+
+    def store(self, attribute: str, value: Value, node: cst.CSTNode) -> None:
+        """`setattr(self, attribute, value)`, by the call `node`."""
+        raise NotImplementedError
+
+    def register(self, name: str, kind: str, value: Value, node: cst.Call) -> None:
+        """`self.register_buffer(name, value)` and its like; `kind` is `buffer`, `parameter` or `module`."""
+        raise NotImplementedError
+
+    def module_init(self, arguments: Arguments, node: cst.Call) -> None:
+        """The `__init__` of an imported base class runs on `self`."""
+        raise NotImplementedError
+
+    def class_state(self, cls: ClassModel) -> State | None:
+        """The state that an instance of a module class of this file has; None where nothing of it is known."""
+        raise NotImplementedError
+
+    def built(self, value: ModuleInstance | Parameter) -> None:
+        """Note that a module or a parameter is made here."""
+        raise NotImplementedError
+
+    def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
+        """Note what an optimizer is given."""
+        raise NotImplementedError
+
+    def call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        if isinstance(function, FunctionValue):
+            return self.call_function(function, arguments, node)
+        if isinstance(function, Qualified):
+            return self._qualified(function.name, arguments, node)
+        if isinstance(function, Method):
+            return self._method(function, arguments, node)
+        if isinstance(function, ClassValue):
+            return self._construct(function.cls, arguments, node)
+        if isinstance(function, ModuleInstance | Input):
+            for argument in arguments.values():
+                handling = Handling.FAILS if self.phase is Phase.FORWARD else Handling.HANDED_ON
+                self.note_use(argument, handling, node)
+            return INPUT
+        if isinstance(function, Partial):
+            merged = Arguments(
+                function.arguments.positional + arguments.positional,
+                {**function.arguments.keywords, **arguments.keywords},
+                function.arguments.complete and arguments.complete,
+            )
+            return self.call(function.function, merged, node)
+        if isinstance(function, SelfValue):
+            self._hand_on(arguments, node)
+            return INPUT
+        return self._unknown_call(arguments, node)
+
+    def _hand_on(self, arguments: Arguments, node: cst.Call) -> None:
+        for argument in arguments.values():
+            self.note_use(argument, Handling.HANDED_ON, node)
+
+    def _unknown_call(self, arguments: Arguments, node: cst.Call) -> Value:
+        self._hand_on(arguments, node)
+        if self.phase is not Phase.FORWARD:
+            # It may register what it gets: what cannot be known is not reported.
+            for module in modules_in(arguments.values()):
+                module.register()
+            for parameter in parameters_in(arguments.values()):
+                parameter.registered = True
+            if self.facts is not None and any(isinstance(value, SelfValue) for value in arguments.values()):
+                self.facts.initialised = True
+        return UNKNOWN
+
+    # Imported things
+
+    def _qualified(self, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        package, _, last = name.rpartition(".")
+        if package == "builtins":
+            builtin = _BUILTINS.get(last)
+            return self._unknown_call(arguments, node) if builtin is None else builtin(self, arguments, node)
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, arguments, node)
+        if last == "__init__" and arguments.positional and isinstance(arguments.positional[0], SelfValue):
+            self.module_init(Arguments(arguments.positional[1:], arguments.keywords, arguments.complete), node)
+            return NONE
+        module_class = torch_api.module_class(name)
+        if module_class is not None:
+            return self._torch_module(module_class, arguments, node)
+        function = torch_api.function(name)
+        if function is not None:
+            return self._torch_function(function, arguments, node)
+        if torch_api.kind(name) == "distribution":
+            tensors = [self._as_tensor(argument, node) for argument in arguments.values()]
+            return Distribution(name, tensors, self.place(node))
+        if torch_api.kind(name) == "optimizer":
+            self.optimizer(arguments, node)
+            return UNKNOWN
+        state = ecosystem.module_state(name)
+        if state is not None:
+            return self._made(ModuleInstance(last, state, self.place(node)), arguments)
+        return self._unknown_call(arguments, node)
+
+    def _as_tensor(self, value: Value, node: cst.Call) -> Value:
+        return Tensor(zero_dim=True, dtype="float", made=self.place(node)) if isinstance(value, Scalar) else value
+
+    def _torch_module(self, cls: torch_api.ModuleClass, arguments: Arguments, node: cst.Call) -> Value:
+        given: dict[str, object] = {}
+        named = dict(zip(cls.arguments, arguments.positional, strict=False)) | arguments.keywords
+        for keyword, value in named.items():
+            if isinstance(value, Scalar) and value.literal is not MISSING:
+                given[keyword] = value.literal
+        return self._made(ModuleInstance(cls.name.removeprefix("torch."), cls.state_for(given), self.place(node)), arguments)
+
+    def _made(self, module: ModuleInstance, arguments: Arguments) -> ModuleInstance:
+        for value in arguments.values():
+            for option in options_of(value):
+                if isinstance(option, ModuleInstance | Parameter | Container):
+                    module.children.append(option)
+        for inner in modules_in(module.children):
+            inner.inner = True
+        for parameter in parameters_in(module.children):
+            parameter.registered = True
+        self.built(module)
+        return module
+
+    def _construct(self, cls: ClassModel, arguments: Arguments, node: cst.Call) -> Value:
+        if cls.is_module:
+            return self._made(ModuleInstance(cls.name, self.class_state(cls), self.place(node), cls), arguments)
+        if any(entry is None or (isinstance(entry, str) and entry != "object") for entry in cls.resolution):
+            return self._unknown_call(arguments, node)
+        instance = Instance(cls, place=self.place(node))
+        found = cls.find_method("__init__")
+        if found is not None:
+            owner, method = found
+            self.call_function(FunctionValue(method, owner.statement, owner, instance), arguments, node)
+        return instance
+
+    def _torch_function(self, function: torch_api.Function, arguments: Arguments, node: cst.Call) -> Value:
+        returns = function.returned(_literals(arguments))
+        if returns == "other":
+            return ANY_SCALAR
+        if function.factory:
+            return self._factory(function, arguments, node)
+        last = function.name.rpartition(".")[2]
+        if returns not in {"tensor", "tensors"}:
+            return self._unknown_call(arguments, node)
+        values = [option for value in arguments.values() for option in options_of(value)[:3]]
+        result = self.combined(values, node, tolerant=last not in {"cat", "stack", "concat", "hstack", "vstack", "where"})
+        if isinstance(result, Tensor):
+            result = replace(result, zero_dim=False, bounded=result.bounded or last in _SMALL_RESULTS)
+            if function.random:
+                result = replace(result, source=max(result.source, Source.RANDOM))
+            if last.endswith("_like") or last == "empty_like":
+                result = replace(result, source=Source.RANDOM if function.random else Source.CONSTANT, strays=frozenset())
+            if "dtype" in arguments.keywords:
+                result = replace(result, dtype=self._dtype(arguments.keywords["dtype"]))
+        elif result is UNKNOWN and self.phase is Phase.FORWARD:
+            result = INPUT
+        elif result is UNKNOWN:
+            result = Tensor(Source.DATA, leaf=False, made=self.place(node))
+        if returns == "tensors":
+            return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _dtype(self, value: Value) -> str | None:
+        if isinstance(value, Qualified):
+            return {"builtins.float": "float", "builtins.int": "int", "builtins.bool": "bool"}.get(
+                value.name, torch_api.dtype_kind(value.name)
+            )
+        return None
+
+    def _factory(self, function: torch_api.Function, arguments: Arguments, node: cst.Call) -> Tensor:
+        last = function.name.rpartition(".")[2]
+        device = arguments.keywords.get("device")
+        dtype = arguments.keywords.get("dtype")
+        gradient = arguments.keywords.get("requires_grad")
+        kind: str | None = function.dtype_kind
+        source = Source.RANDOM if function.random else Source.CONSTANT
+        bounded = last in _SMALL_FACTORIES
+        zero_dim = False
+        literals = [value.literal for value in arguments.positional if isinstance(value, Scalar)]
+        if kind == "data":
+            fill = arguments.get(1, "fill_value") if last == "full" else arguments.get(0, "data")
+            source, kind, bounded = _from_data(fill)
+            if last != "full":
+                zero_dim = isinstance(fill, Scalar)
+        elif last in {"arange", "linspace", "logspace", "range"}:
+            bounded = bool(literals) and all(isinstance(number, int | float) and abs(number) <= _SMALL for number in literals)
+            if any(isinstance(number, float) for number in literals):
+                kind = "float"
+        size = arguments.get(0, "size")
+        if isinstance(size, Container) and size.exact and not size.items and function.dtype_kind != "data":
+            zero_dim = True
+        if last == "full" and isinstance(size, Container) and size.exact and not size.items:
+            zero_dim = True
+        if dtype is not None and not (isinstance(dtype, Scalar) and dtype.literal is None):
+            kind = self._dtype(dtype)
+        return Tensor(
+            source=source,
+            home=Home.CPU if device is None else _home(device),
+            dtype=kind if kind in {"int", "bool", "float", "complex"} else "float" if kind == "uninitialised" else None,
+            bounded=bounded,
+            zero_dim=zero_dim,
+            requires_grad=isinstance(gradient, Scalar) and gradient.literal is True,
+            made=self.place(node),
+        )
+
+    def parameter(self, arguments: Arguments, node: cst.Call, buffer: bool = False) -> Value:
+        """`nn.Parameter(...)` or `nn.Buffer(...)`."""
+        data = arguments.get(0, "data")
+        for option in options_of(data) if data is not None else ():
+            if isinstance(option, Parameter):
+                option.registered = True
+        made = Parameter(self.place(node), data if data is not None else Tensor(), buffer)
+        if not buffer:
+            self.built(made)
+        return made
+
+    # Methods
+
+    def _method(self, method: Method, arguments: Arguments, node: cst.Call) -> Value:
+        of = method.of
+        if isinstance(of, Tensor | Parameter | Input | Batch):
+            return self._tensor_method(of, method.name, arguments, node)
+        if isinstance(of, Container):
+            return self._container_method(of, method.name, arguments, node)
+        if isinstance(of, SelfValue | SuperValue | ClassValue):
+            return self._self_method(of, method.name, arguments, node)
+        if isinstance(of, ModuleInstance):
+            return self._module_method(of, method.name, arguments, node)
+        if isinstance(of, Distribution):
+            return self._distribution_method(of, method.name, node)
+        if isinstance(of, Name) and method.name == "format":
+            return Name(of.text)
+        if isinstance(of, Name | Scalar):
+            return ANY_SCALAR
+        return self._unknown_call(arguments, node)
+
+    def _distribution_method(self, of: Distribution, name: str, node: cst.Call) -> Value:
+        samples = name in {"sample", "rsample", "sample_n"}
+        self.note_use(of, Handling.FAILS if samples and self.phase is Phase.FORWARD else Handling.HARMLESS, node)
+        return INPUT
+
+    def moves(self, name: str, arguments: Arguments) -> bool:
+        """Whether a tensor method of this name, called with these arguments, goes to another device: `.to(torch.float32)` does not."""
+        known = torch_api.method(name)
+        if known is None or not known.moves or name == "type":
+            return False
+        if name != "to":
+            return True
+        first = arguments.get(0, "device")
+        if first is None or (isinstance(first, Scalar) and first.literal is not MISSING):
+            return "other" in arguments.keywords
+        return self._dtype(first) is None
+
+    def _tensor_method(self, of: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if isinstance(of, Batch):
+            return self._batch_method(of, name, arguments, node)
+        known = torch_api.method(name)
+        if known is None:
+            self._hand_on(arguments, node)
+            return UNKNOWN if not isinstance(of, Input) else Input()
+        returns = known.returned(_literals(arguments))
+        if returns == "other":
+            self.note_use(of, Handling.HARMLESS, node)
+            return ANY_SCALAR
+        if self.moves(name, arguments):
+            return self._moved(of, name, arguments, node)
+        if isinstance(of, Parameter) and known.keeps_parameter and name != "to":
+            return of
+        if known.like:
+            made = Tensor(made=self.place(node), home=Home.FOLLOWS)
+            return INPUT if isinstance(of, Input) else made
+        if name in {"copy_", "index_put_"}:
+            return of
+        values = [of, *(option for value in arguments.values() for option in options_of(value)[:3])]
+        result = self.combined(values, node, tolerant=True)
+        if isinstance(result, Tensor):
+            if known.inplace and isinstance(of, Tensor):
+                result = replace(result, leaf=of.leaf)
+            if name in _CONVERSIONS:
+                result = replace(result, dtype=_CONVERSIONS[name])
+            if name == "to" and arguments.positional:
+                result = replace(result, dtype=self._dtype(arguments.positional[0]))
+            if name == "requires_grad_":
+                flag = arguments.get(0, "requires_grad")
+                result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
+            if name in {"detach", "detach_"}:
+                result = replace(result, requires_grad=False)
+            if name in _SMALL_RESULTS:
+                result = replace(result, bounded=True)
+            if known.random:
+                result = replace(result, source=max(result.source, Source.RANDOM))
+        if returns == "tensors":
+            return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _batch_method(self, of: Batch, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if name in {"items", "values"}:
+            element = Tensor(Source.DATA, leaf=False, made=self.place(node))
+            pair = Container(Shape.TUPLE, [ANY_SCALAR, element], exact=True)
+            return Container(Shape.LIST, [pair if name == "items" else element])
+        return Moved() if self.moves(name, arguments) else UNKNOWN
+
+    def _moved(self, of: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        self.note_use(of, Handling.MOVED, node)
+        if isinstance(of, Input):
+            return of
+        home = Home.FIXED if name == "cuda" else Home.CPU if name == "cpu" else Home.GIVEN
+        if name == "to":
+            home = _home(arguments.get(0, "device") or UNKNOWN)
+        if name == "type_as":
+            home = Home.GIVEN
+        if isinstance(of, Tensor) and home is Home.CPU:
+            home = of.home
+        result = self.derived(of, node)
+        assert isinstance(result, Tensor)
+        return replace(result, home=home, strays=frozenset())
+
+    def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        first = arguments.positional[0] if arguments.positional else None
+        if name in _FILLERS and arguments.positional:
+            value = arguments.positional[-1]
+            of.items.append(value)
+            if of.shape is Shape.DICT and first is not None:
+                of.keys.append(first)
+            of.exact = of.exact and self.frame.loops == 0 and name == "append" and not self.frame.guards
+            of.grown_at.append(self.place(node))
+            return value if name == "setdefault" else NONE
+        if name in _EXTENDERS:
+            self.extend(of, first if first is not None else UNKNOWN, node)
+            of.items += arguments.keywords.values()
+            of.keys += [Name(keyword) for keyword in arguments.keywords]
+            return NONE
+        if name == "items":
+            return Container(
+                Shape.LIST,
+                [Container(Shape.TUPLE, [one_of(of.keys) if of.keys else ANY_SCALAR, of.element()], exact=True)],
+            )
+        if name == "keys":
+            return Container(Shape.LIST, list(of.keys) or [ANY_SCALAR])
+        if name == "values":
+            return Container(Shape.LIST, list(of.items), owners=of.owners)
+        if name in {"pop", "popleft", "popitem", "get"}:
+            return of.at(first) if first is not None and name != "popleft" else of.element()
+        if name == "copy":
+            return Container(of.shape, list(of.items), list(of.keys), self.place(node), of.exact)
+        return ANY_SCALAR if name in {"index", "count"} else UNKNOWN
+
+    def extend(self, of: Container, more: Value, node: cst.CSTNode) -> None:
+        """`of += more`."""
+        of.exact = False
+        of.grown_at.append(self.place(node))
+        for option in options_of(more):
+            if isinstance(option, Container):
+                of.items += option.items
+                of.keys += option.keys
+            else:
+                of.items.append(self.iterate(option, node))
+
+    def _self_method(self, of: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if name == "__init__":
+            given = arguments.positional[1:] if isinstance(of, ClassValue) else arguments.positional
+            self.module_init(Arguments(given, arguments.keywords, arguments.complete), node)
+            return NONE
+        if name == "__setattr__":
+            return self._set_attribute(of, arguments, node)
+        kind = {
+            "register_buffer": "buffer",
+            "register_parameter": "parameter",
+            "add_module": "module",
+            "register_module": "module",
+        }.get(name)
+        if kind is not None:
+            key, value = arguments.get(0, "name"), arguments.get(1, {"buffer": "tensor", "parameter": "param"}.get(kind, "module"))
+            self.register(key.text if isinstance(key, Name) else "{}", kind, value if value is not None else UNKNOWN, node)
+            return NONE
+        known = torch_api.module_method(name)
+        if known is not None:
+            return of if known.returns_self else UNKNOWN
+        self._hand_on(arguments, node)
+        return INPUT if self.phase is Phase.FORWARD else UNKNOWN
+
+    def _set_attribute(self, of: Value, arguments: Arguments, node: cst.Call) -> Value:
+        key, value = arguments.get(0, None), arguments.get(1, None)
+        target = of.of if isinstance(of, SuperValue) else of
+        if isinstance(target, SelfValue) and isinstance(key, Name) and value is not None:
+            self.store(key.text, value, node)
+        return NONE
+
+    def _module_method(self, of: ModuleInstance, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if name in {"append", "add_module", "register_module", "insert", "extend", "update", "register_parameter"}:
+            for value in arguments.values():
+                of.children.append(value)
+                for module in modules_in([value]):
+                    module.inner = True
+                    if of.registered:
+                        module.register()
+                for parameter in parameters_in([value]):
+                    parameter.registered = True
+            return of
+        known = torch_api.module_method(name)
+        if known is not None and known.returns_self:
+            return of
+        if name in {"values", "children", "modules", "keys", "items"}:
+            if name == "values" and of.children:
+                return Container(Shape.LIST, [one_of(of.children)])
+            return UNKNOWN
+        if known is None:
+            self._hand_on(arguments, node)
+            return Input() if self.phase is Phase.FORWARD else UNKNOWN
+        return UNKNOWN
+
+    # Built-in functions
+
+    def _super(self, arguments: Arguments, node: cst.Call) -> Value:
+        frame = self.frame
+        owner, instance = frame.owner, frame.instance
+        if len(arguments.positional) == 2:
+            instance = arguments.positional[1]
+            first = arguments.positional[0]
+            if isinstance(first, ClassValue):
+                owner = first.cls
+            elif isinstance(first, Qualified) and isinstance(instance, SelfValue):
+                owner = list(instance.cls.own_classes)[-1]
+        if owner is None or instance is None:
+            return UNKNOWN
+        return SuperValue(instance, owner)
+
+    def _list_of(self, shape: Shape) -> Callable[[Arguments, cst.Call], Value]:
+        def build(arguments: Arguments, node: cst.Call) -> Value:
+            result = Container(shape, place=self.place(node), exact=not arguments.positional and not arguments.keywords)
+            for option in options_of(arguments.positional[0]) if arguments.positional else ():
+                if isinstance(option, Container):
+                    result.items += option.items
+                    result.keys += option.keys
+                    result.exact = option.exact and shape is not Shape.DICT
+                elif isinstance(option, ModuleInstance):
+                    result.items += option.children or [UNKNOWN]
+                else:
+                    result.items.append(self.iterate(option, node))
+            result.items += arguments.keywords.values() if shape is Shape.DICT else ()
+            result.keys += [Name(keyword) for keyword in arguments.keywords] if shape is Shape.DICT else []
+            return result
+
+        return build
+
+    def _getattr(self, arguments: Arguments, node: cst.Call) -> Value:
+        of, name = arguments.get(0, None), arguments.get(1, None)
+        if of is None or not isinstance(name, Name):
+            return UNKNOWN
+        if isinstance(of, Qualified) and "{}" in name.text:
+            return UNKNOWN
+        found = one_of(self.attribute(option, name.text, node) for option in options_of(of))
+        return UNKNOWN if isinstance(found, Method) and isinstance(of, SelfValue) else found
+
+    def _setattr(self, arguments: Arguments, node: cst.Call) -> Value:
+        of, name, value = (arguments.get(position, None) for position in range(3))
+        if isinstance(of, SelfValue) and value is not None:
+            self.store(name.text if isinstance(name, Name) else "{}", value, node)
+        elif isinstance(of, Instance | ModuleInstance) and isinstance(name, Name) and value is not None:
+            of.attributes[name.text] = value
+        return NONE
+
+
+def _literals(arguments: Arguments) -> dict[int | str, object]:
+    """The arguments that are written as literals, by position and by keyword; `...` for the others."""
+    given: dict[int | str, object] = {}
+    for key, value in (*enumerate(arguments.positional), *arguments.keywords.items()):
+        given[key] = value.literal if isinstance(value, Scalar) and value.literal is not MISSING else ...
+    return given
+
+
+def _from_data(value: Value | None) -> tuple[Source, str | None, bool]:
+    """Source, kind of dtype and boundedness of a tensor made of `value`."""
+    if value is None:
+        return Source.DATA, None, False
+    if isinstance(value, Scalar):
+        number = value.literal
+        if isinstance(number, bool):
+            return Source.CONSTANT, "bool", True
+        if isinstance(number, int | float):
+            return Source.CONSTANT, "int" if isinstance(number, int) else "float", abs(number) <= _SMALL
+        return Source.CONSTANT, None, False
+    if isinstance(value, Tensor):
+        return value.source, value.dtype, value.bounded
+    if isinstance(value, Container) and value.items:
+        parts = [_from_data(item) for item in value.items]
+        kinds = {kind for _, kind, _ in parts}
+        kind = "float" if kinds == {"int", "float"} else kinds.pop() if len(kinds) == 1 else None
+        return max(source for source, _, _ in parts), kind, all(bounded for _, _, bounded in parts)
+    return Source.DATA, None, False
+
+
+def _home(device: Value) -> Home:
+    """Where a tensor made with `device=` this value lies."""
+    if isinstance(device, Scalar) and device.literal is None:
+        return Home.CPU
+    literal = device.text if isinstance(device, Name) else device.literal if isinstance(device, Device) else None
+    if literal is None:
+        return Home.GIVEN
+    return Home.CPU if literal.startswith("cpu") else Home.FIXED if literal.startswith("cuda") else Home.GIVEN
+
+
+Call = Callable[[Caller, Arguments, cst.Call], Value]
+
+
+def _scalar(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return ANY_SCALAR
+
+
+def _same(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.positional[0] if arguments.positional else UNKNOWN
+
+
+def _unknown(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return UNKNOWN
+
+
+def _container(shape: Shape) -> Call:
+    return lambda caller, arguments, node: caller._list_of(shape)(arguments, node)
+
+
+def _enumerate(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    item = caller.iterate(arguments.positional[0], node) if arguments.positional else UNKNOWN
+    return Container(Shape.LIST, [Container(Shape.TUPLE, [ANY_SCALAR, item], exact=True)])
+
+
+def _zip(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    items = [caller.iterate(argument, node) for argument in arguments.positional]
+    return Container(Shape.LIST, [Container(Shape.TUPLE, items, exact=arguments.complete)])
+
+
+def _next(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return caller.iterate(arguments.positional[0], node) if arguments.positional else UNKNOWN
+
+
+def _map(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    if not arguments.positional:
+        return UNKNOWN
+    items = tuple(caller.iterate(argument, node) for argument in arguments.positional[1:])
+    results = [caller.call(function, Arguments(items), node) for function in options_of(arguments.positional[0])]
+    return Container(Shape.LIST, [one_of(results)], place=caller.place(node))
+
+
+def _sum(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    item = caller.iterate(arguments.positional[0], node) if arguments.positional else UNKNOWN
+    return one_of(caller.derived(option, node) if not isinstance(option, Scalar) else option for option in options_of(item))
+
+
+def _deque(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return caller._list_of(Shape.DEQUE)(Arguments(arguments.positional[:1]), node)
+
+
+def _default_dict(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    result = Container(Shape.DICT, place=caller.place(node))
+    if arguments.positional:
+        factory = arguments.positional[0]
+        if isinstance(factory, FunctionValue | Qualified):
+            made = caller.call(factory, Arguments(), node)
+            if not isinstance(made, Scalar):
+                result.items.append(made)
+                result.keys.append(UNKNOWN)
+    return result
+
+
+def _partial(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    if not arguments.positional:
+        return UNKNOWN
+    rest = Arguments(arguments.positional[1:], arguments.keywords, arguments.complete)
+    return Partial(arguments.positional[0], rest)
+
+
+def _copy(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    copied: list[Value] = []
+    for option in options_of(arguments.positional[0]) if arguments.positional else ():
+        if isinstance(option, ModuleInstance):
+            made = ModuleInstance(option.name, option.state, caller.place(node), option.cls, list(option.children))
+            made.argument = option.argument
+            copied.append(made)
+        elif isinstance(option, Parameter):
+            copied.append(Parameter(caller.place(node), option.data, option.buffer))
+        elif isinstance(option, Container):
+            copied.append(Container(option.shape, list(option.items), list(option.keys), caller.place(node), option.exact))
+        else:
+            copied.append(option)
+    return one_of(copied)
+
+
+def _device(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    first = arguments.positional[0] if arguments.positional else None
+    return Device(first.text) if isinstance(first, Name) else Device()
+
+
+def _loader(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return UNKNOWN if "collate_fn" in arguments.keywords or not arguments.complete else Loader()
+
+
+_BUILTINS: dict[str, Call] = {
+    **{name: _scalar for name in ("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable")},
+    **{name: _scalar for name in ("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all")},
+    **{name: _unknown for name in ("print", "min", "max", "type", "vars", "dir", "delattr", "input", "object")},
+    **{name: _same for name in ("reversed", "iter", "filter")},
+    "range": lambda caller, arguments, node: Container(Shape.LIST, [ANY_SCALAR]),
+    "list": _container(Shape.LIST),
+    "sorted": _container(Shape.LIST),
+    "tuple": _container(Shape.TUPLE),
+    "set": _container(Shape.SET),
+    "frozenset": _container(Shape.SET),
+    "dict": _container(Shape.DICT),
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "next": _next,
+    "map": _map,
+    "sum": _sum,
+    "super": Caller._super,
+    "getattr": Caller._getattr,
+    "setattr": Caller._setattr,
+}
+_SPECIAL: dict[str, Call] = {
+    "torch.nn.Parameter": Caller.parameter,
+    "torch.nn.Buffer": lambda caller, arguments, node: caller.parameter(arguments, node, buffer=True),
+    "torch.nn.UninitializedParameter": Caller.parameter,
+    "torch.autograd.Variable": _same,
+    "torch.device": _device,
+    "torch.Size": _scalar,
+    "torch.utils.data.DataLoader": _loader,
+    "collections.deque": _deque,
+    "collections.defaultdict": _default_dict,
+    "collections.OrderedDict": _container(Shape.DICT),
+    "functools.partial": _partial,
+    "copy.copy": _copy,
+    "copy.deepcopy": _copy,
+}

@@ -1,0 +1,126 @@
+"""The classes of a file: their bases, their order of resolution, and whether they are modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from torchstray.semantics import ecosystem, torch_api
+from torchstray.semantics.torch_api import State
+from torchstray.semantics.values import Place
+from torchstray.syntax.document import Statement
+
+
+@dataclass(eq=False)
+class ClassModel:
+    """A class of this file. `bases` are classes of this file, full names of imported ones, or None where the base is an
+    expression that cannot be read. `assignments` are the class-level ones, in order."""
+
+    node: cst.ClassDef
+    statement: Statement
+    bases: tuple[ClassModel | str | None, ...] = ()
+    methods: dict[str, cst.FunctionDef] = field(default_factory=dict)
+    assignments: list[cst.Assign | cst.AnnAssign] = field(default_factory=list)
+    _resolution: tuple[ClassModel | str | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for node in self.node.body.body:
+            self._collect(node)
+
+    def _collect(self, node: cst.CSTNode) -> None:
+        if isinstance(node, cst.FunctionDef):
+            self.methods[node.name.value] = node
+        elif isinstance(node, cst.If):
+            for child in node.body.body:
+                self._collect(child)
+        elif isinstance(node, cst.SimpleStatementLine):
+            self.assignments += [small for small in node.body if isinstance(small, cst.Assign | cst.AnnAssign)]
+        elif isinstance(node, cst.Assign | cst.AnnAssign):
+            self.assignments.append(node)
+
+    @property
+    def name(self) -> str:
+        """The name in its `class` statement."""
+        return self.node.name.value
+
+    @property
+    def place(self) -> Place:
+        """Where it is defined."""
+        return Place(self.statement, self.node)
+
+    @property
+    def resolution(self) -> tuple[ClassModel | str | None, ...]:
+        """The order in which attributes are looked up, this class first (Python's C3 order; depth first where there is none)."""
+        if self._resolution is None:
+            self._resolution = (self,)  # what a class that is its own base by mistake sees
+            self._resolution = tuple(_linearise(self))
+        return self._resolution
+
+    @property
+    def own_classes(self) -> Iterator[ClassModel]:
+        """The classes of this file in the order of resolution."""
+        return (entry for entry in self.resolution if isinstance(entry, ClassModel))
+
+    @property
+    def outside(self) -> Iterator[str]:
+        """The full names of the imported classes in the order of resolution."""
+        return (entry for entry in self.resolution if isinstance(entry, str))
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is provably an `nn.Module`."""
+        return any(outside_state(name) is not None for name in self.outside)
+
+    @property
+    def fully_known(self) -> bool:
+        """Whether all its bases can be seen."""
+        return all(
+            isinstance(entry, ClassModel)
+            or (isinstance(entry, str) and (entry == "object" or torch_api.module_class(entry) is not None))
+            for entry in self.resolution
+        )
+
+    def find_method(self, name: str, after: ClassModel | None = None) -> tuple[ClassModel, cst.FunctionDef] | None:
+        """The method that `name` means for an instance, or for its `super()` in class `after`; None where no class of this
+        file defines it, or where an imported class that may define it comes first."""
+        entries = list(self.resolution)
+        if after is not None and after in entries:
+            entries = entries[entries.index(after) + 1 :]
+        for entry in entries:
+            if isinstance(entry, ClassModel) and name in entry.methods:
+                return entry, entry.methods[name]
+        return None
+
+
+def outside_state(name: str) -> State | None:
+    """The state that an imported module class has of itself; None where it is not known to be a module."""
+    known = torch_api.module_class(name)
+    return known.state if known is not None else ecosystem.module_state(name)
+
+
+def _linearise(cls: ClassModel) -> list[ClassModel | str | None]:
+    sequences: list[list[ClassModel | str | None]] = []
+    for base in cls.bases:
+        sequences.append(list(base.resolution) if isinstance(base, ClassModel) else _outside_resolution(base))
+    sequences.append(list(cls.bases))
+    merged: list[ClassModel | str | None] = [cls]
+    while any(sequences):
+        sequences = [sequence for sequence in sequences if sequence]
+        head = next(
+            (
+                sequence[0]
+                for sequence in sequences
+                if not any(sequence[0] in other[1:] for other in sequences)
+            ),
+            sequences[0][0],
+        )
+        merged.append(head)
+        sequences = [[entry for entry in sequence if entry is not head and entry != head] for sequence in sequences]
+    return merged
+
+
+def _outside_resolution(name: str | None) -> list[ClassModel | str | None]:
+    known = torch_api.module_class(name) if name is not None else None
+    return [name, *known.bases] if known is not None else [name]

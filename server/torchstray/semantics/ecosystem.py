@@ -1,0 +1,27 @@
+"""What is known of the packages around torch until their sources are read: which of their classes are modules."""
+
+from __future__ import annotations
+
+from torchstray.semantics.torch_api import State
+
+_LIGHTNING = frozenset({"lightning", "pytorch_lightning"})
+_NO_STATE = State(parameters=False, buffers=False, mode=False)
+_METRIC_STATE = State(parameters=False, buffers=True, mode=False)
+
+
+def module_state(name: str) -> State | None:
+    """The state that an instance of the class with this full name has of itself; None where it is not known to be a module.
+
+    Lightning's modules and Hugging Face's models hold only what their subclasses add; a torchmetrics metric keeps tensors that
+    move with the module it is registered in.
+    """
+    package, _, rest = name.partition(".")
+    last = rest.rpartition(".")[2]
+    if (package in _LIGHTNING and last == "LightningModule") or name in {
+        "transformers.PreTrainedModel",
+        "torch_geometric.nn.MessagePassing",
+    }:
+        return _NO_STATE
+    if package == "torchmetrics" and last[:1].isupper() and "functional" not in rest:
+        return _METRIC_STATE
+    return None

@@ -1,0 +1,631 @@
+"""What an expression is worth."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import libcst as cst
+
+from torchstray.semantics import torch_api
+from torchstray.semantics.classes import ClassModel
+from torchstray.semantics.facts import ClassFacts, Handling, Phase, Use
+from torchstray.semantics.names import FileNames, dotted
+from torchstray.semantics.values import (
+    ANY_SCALAR,
+    MISSING,
+    NONE,
+    UNKNOWN,
+    Arguments,
+    Batch,
+    ClassValue,
+    Container,
+    Device,
+    Distribution,
+    FunctionValue,
+    Home,
+    Input,
+    Instance,
+    Loader,
+    Method,
+    ModuleInstance,
+    Name,
+    OneOf,
+    Parameter,
+    Place,
+    Qualified,
+    Scalar,
+    SelfValue,
+    Shape,
+    Source,
+    SuperValue,
+    Tensor,
+    Value,
+    from_holder,
+    holders,
+    one_of,
+    options_of,
+)
+from torchstray.syntax.document import Statement
+
+INPUT = Input(proven=True)
+SLICE = Value()
+
+_LITERALS: dict[str, Value] = {"None": NONE, "True": Scalar(True), "False": Scalar(False)}
+_PERCENT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
+_WIDTH = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+
+
+def _wider(left: str | None, right: str | None) -> str | None:
+    """The kind of dtype that two tensors of these kinds give."""
+    if left is None or right is None:
+        return None
+    return left if _WIDTH[left] >= _WIDTH[right] else right
+
+
+def decorators(function: cst.FunctionDef) -> set[str]:
+    """The decorators of a function as they are written, without their arguments."""
+    found = set()
+    for decorator in function.decorators:
+        node = decorator.decorator
+        found.add(dotted(node.func if isinstance(node, cst.Call) else node) or "")
+    return found
+
+
+def names_in(node: cst.CSTNode) -> Iterator[str]:
+    """The names that are read or bound anywhere in `node`, attributes' names left out."""
+    if isinstance(node, cst.Name):
+        yield node.value
+    elif isinstance(node, cst.Attribute):
+        yield from names_in(node.value)
+    elif isinstance(node, cst.Arg):
+        yield from names_in(node.value)
+    else:
+        for child in node.children:
+            yield from names_in(child)
+
+
+@dataclass
+class Frame:
+    """One running function, class body or file. `guards` are the tests of the `if` statements around the present statement."""
+
+    statement: Statement
+    names: dict[str, Value] = field(default_factory=dict)
+    function: FunctionValue | None = None
+    owner: ClassModel | None = None
+    instance: Value | None = None
+    returned: list[Value] = field(default_factory=list)
+    loops: int = 0
+    guards: tuple[cst.BaseExpression, ...] = ()
+    done: bool = False
+
+
+class Evaluator(abc.ABC):
+    """Evaluates expressions in the present frame and notes what happens to strays."""
+
+    def __init__(self, names: FileNames, facts: ClassFacts | None, phase: Phase) -> None:
+        self.file_names = names
+        self.facts = facts
+        self.phase = phase
+        self.frames: list[Frame] = []
+        self.globals: dict[str, Value] = {}
+        self._kinds: dict[type[cst.CSTNode], Callable[[Any], Value]] = {
+            cst.Name: self._name,
+            cst.Attribute: self._attribute,
+            cst.Call: self._call,
+            cst.Subscript: self._subscript,
+            cst.BinaryOperation: self._binary,
+            cst.UnaryOperation: self._unary,
+            cst.BooleanOperation: self._boolean,
+            cst.Comparison: self._comparison,
+            cst.IfExp: self._conditional,
+            cst.List: self._list,
+            cst.Tuple: self._tuple,
+            cst.Set: self._set,
+            cst.Dict: self._dict,
+            cst.ListComp: self._comprehension,
+            cst.SetComp: self._comprehension,
+            cst.GeneratorExp: self._comprehension,
+            cst.DictComp: self._dict_comprehension,
+            cst.Lambda: self._lambda,
+            cst.Integer: self._integer,
+            cst.Float: self._float,
+            cst.SimpleString: self._string,
+            cst.FormattedString: self._formatted_string,
+            cst.ConcatenatedString: self._concatenated_string,
+            cst.NamedExpr: self._named,
+            cst.Await: self._await,
+            cst.Yield: self._yield,
+            cst.StarredElement: self._starred,
+        }
+
+    # What the interpreter adds
+
+    @abc.abstractmethod
+    def call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """What calling `function` gives, with all that the call does."""
+
+    @abc.abstractmethod
+    def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
+        """What running a function of this file gives."""
+
+    @abc.abstractmethod
+    def bind(self, target: cst.BaseExpression, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None) -> None:
+        """Assign `value` to a name, attribute, item or several of them."""
+
+    # Helpers
+
+    @property
+    def frame(self) -> Frame:
+        """The innermost running frame."""
+        return self.frames[-1]
+
+    def place(self, node: cst.CSTNode) -> Place:
+        """`node` of the present frame's statement."""
+        return Place(self.frame.statement, node)
+
+    def evaluate(self, node: cst.CSTNode) -> Value:
+        """What the expression `node` is worth."""
+        kind = self._kinds.get(type(node))
+        return UNKNOWN if kind is None else kind(node)
+
+    def note_use(self, value: Value, handling: Handling, node: cst.CSTNode) -> None:
+        """Note what happens to the strays that `value` is made of."""
+        if self.facts is None:
+            return
+        function = self.frame.function
+        method = function.node.name.value if function and isinstance(function.node, cst.FunctionDef) else None
+        for option in options_of(value):
+            for attribute in holders(option):
+                self.facts.uses.append(Use(attribute, handling, self.place(node), self.phase, method))
+
+    # Names and attributes
+
+    def lookup(self, name: str) -> Value | None:
+        """What `name` is bound to; None where nothing binds it."""
+        if name in self.frame.names:
+            return self.frame.names[name]
+        if self.frame.function is not None and name in self.frame.function.captured:
+            return self.frame.function.captured[name]
+        return self.globals.get(name)
+
+    def _name(self, node: cst.Name) -> Value:
+        literal = _LITERALS.get(node.value)
+        if literal is not None:
+            return literal
+        found = self.lookup(node.value)
+        if found is not None:
+            return found
+        full = self.file_names.qualified(node.value)
+        return Qualified(full if full is not None else f"builtins.{node.value}")
+
+    def _attribute(self, node: cst.Attribute) -> Value:
+        return one_of(
+            self.attribute(option, node.attr.value, node) for option in options_of(self.evaluate(node.value))
+        )
+
+    def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
+        """What the attribute `name` of `of` is."""
+        if isinstance(of, Qualified):
+            return Qualified(torch_api.canonical(f"{of.name}.{name}"))
+        if isinstance(of, SelfValue | SuperValue):
+            return self.self_attribute(of, name, node)
+        if isinstance(of, Tensor | Parameter | Input | Batch):
+            if name == "device" or torch_api.attribute(name) == "other":
+                self.note_use(of, Handling.HARMLESS, node)
+                return Device() if name == "device" else ANY_SCALAR
+            if torch_api.attribute(name) == "tensor":
+                return self.derived(of, node)
+            return Method(of, name, self.place(node))
+        if isinstance(of, ModuleInstance):
+            if name in of.attributes:
+                return of.attributes[name]
+            return Method(of, name, self.place(node))
+        if isinstance(of, Instance):
+            if name in of.attributes:
+                return from_holder(of.attributes[name], of.owners)
+            found = of.cls.find_method(name)
+            if found is not None:
+                return self._method_value(found, of, name, node)
+            return UNKNOWN
+        if isinstance(of, Container | Distribution | Name | Scalar | Loader):
+            return Method(of, name, self.place(node))
+        if isinstance(of, ClassValue):
+            found = of.cls.find_method(name)
+            if found is not None:
+                owner, method = found
+                return FunctionValue(method, owner.statement, owner)
+            return Method(of, name, self.place(node))
+        return UNKNOWN
+
+    def _method_value(self, found: tuple[ClassModel, cst.FunctionDef], bound: Value, name: str, node: cst.CSTNode) -> Value:
+        owner, method = found
+        kinds = decorators(method)
+        function = FunctionValue(method, owner.statement, owner, None if "staticmethod" in kinds else bound)
+        if kinds & {"property", "cached_property", "functools.cached_property"}:
+            return self.call_function(function, Arguments(), node)
+        return function
+
+    def self_attribute(self, of: SelfValue | SuperValue, name: str, node: cst.CSTNode) -> Value:
+        """What `self.name` or `super().name` is."""
+        if isinstance(of, SelfValue):
+            known = self.facts.value_of(name) if self.facts is not None and self.facts.cls is of.cls else None
+            if known is not None:
+                assert self.facts is not None
+                self.facts.reads.add(name)
+                return known
+            cls, after = of.cls, None
+        else:
+            if isinstance(of.of, SelfValue | Instance):
+                cls, after = of.of.cls, of.after
+            else:
+                return UNKNOWN
+        found = cls.find_method(name, after)
+        if found is not None:
+            return self._method_value(found, of if isinstance(of, SelfValue) else of.of, name, node)
+        return Method(of, name, self.place(node))
+
+    # Operators
+
+    def derived(self, of: Value, node: cst.CSTNode, bounded: bool | None = None) -> Value:
+        """A tensor computed from `of` alone."""
+        if isinstance(of, Parameter):
+            data = next((option for option in options_of(of.data) if isinstance(option, Tensor)), Tensor())
+            return replace(data, parameter=of, leaf=False, requires_grad=True, alias=None, made=self.place(node))
+        if isinstance(of, Tensor):
+            return replace(
+                of,
+                bounded=of.bounded if bounded is None else bounded,
+                leaf=False,
+                alias=None,
+                made=self.place(node),
+                home=of.home if of.alias is None else Home.CPU,
+                source=of.source if of.alias is None else Source.DATA,
+            )
+        if isinstance(of, Input | Batch):
+            return INPUT
+        return UNKNOWN
+
+    def combined(self, values: Iterable[Value], node: cst.CSTNode, tolerant: bool) -> Value:
+        """The tensor that an operation on several values gives. `tolerant` says that 0-dim CPU tensors may join it."""
+        options = [value for value in values if not isinstance(value, Scalar | Name | Device)]
+        result: Value | None = None
+        for value in options:
+            tensor = self.derived(value, node) if not isinstance(value, Container) else UNKNOWN
+            if isinstance(value, Container):
+                tensor = self.combined((option for item in value.items for option in options_of(item)), node, tolerant=False)
+            if result is None:
+                result = tensor
+            else:
+                result = self._met(result, tensor, node, tolerant)
+        return UNKNOWN if result is None else result
+
+    def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
+        if isinstance(left, Tensor) and isinstance(right, Tensor):
+            return replace(
+                left,
+                source=max(left.source, right.source),
+                home=max(left.home, right.home),
+                dtype=_wider(left.dtype, right.dtype),
+                bounded=False,
+                zero_dim=left.zero_dim and right.zero_dim,
+                requires_grad=left.requires_grad or right.requires_grad,
+                strays=left.strays | right.strays,
+                parameter=left.parameter or right.parameter,
+            )
+        for tensor, other in ((left, right), (right, left)):
+            if isinstance(tensor, Tensor):
+                if tolerant and tensor.zero_dim:
+                    self.note_use(tensor, Handling.HARMLESS, node)
+                else:
+                    self.note_use(tensor, Handling.FAILS if isinstance(other, Input) else Handling.HANDED_ON, node)
+                return other if isinstance(other, Input) else replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA)
+        return left if isinstance(left, Input) else right
+
+    def _binary(self, node: cst.BinaryOperation) -> Value:
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        return one_of(
+            self.operation(a, b, node.operator, node) for a in options_of(left)[:4] for b in options_of(right)[:4]
+        )
+
+    def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
+        """What a binary operator gives."""
+        tensors = (Tensor, Parameter, Input, Batch)
+        if isinstance(left, Container) and isinstance(operator, cst.Multiply | cst.MultiplyAssign):
+            return Container(left.shape, list(left.items), place=self.place(node), grown_at=left.grown_at)
+        if isinstance(left, Container) and isinstance(operator, cst.Add | cst.AddAssign):
+            more = list(right.items) if isinstance(right, Container) else [UNKNOWN]
+            return Container(left.shape, left.items + more, place=self.place(node))
+        if isinstance(left, Name) and isinstance(operator, cst.Modulo):
+            return Name(_PERCENT.sub("{}", left.text))
+        if isinstance(left, Name | Scalar) and isinstance(operator, cst.Add) and isinstance(right, Name | Scalar):
+            if isinstance(left, Name) or isinstance(right, Name):
+                return Name("".join(part.text if isinstance(part, Name) else "{}" for part in (left, right)))
+            return ANY_SCALAR
+        if isinstance(left, tensors) or isinstance(right, tensors):
+            other = right if isinstance(left, tensors) else left
+            if other is UNKNOWN and not isinstance(left, Tensor | Parameter) and not isinstance(right, Tensor | Parameter):
+                return INPUT
+            tensor = self.combined((left, right), node, tolerant=True)
+            if isinstance(tensor, Tensor):
+                return self._scaled(tensor, left, right, operator)
+            return tensor
+        if isinstance(left, Scalar) and isinstance(right, Scalar):
+            return ANY_SCALAR
+        return UNKNOWN
+
+    def _scaled(self, tensor: Tensor, left: Value, right: Value, operator: cst.CSTNode) -> Tensor:
+        """`tensor`, the result of an operator, with what is known of the size of its numbers."""
+        small = [value for value in (left, right) if isinstance(value, Tensor) and value.bounded]
+        literals = [value.literal for value in (left, right) if isinstance(value, Scalar)]
+        numbers = [literal for literal in literals if isinstance(literal, int | float) and abs(literal) <= 16]
+        bounded = bool(small) and len(small) + len(numbers) == 2 and isinstance(
+            operator, cst.Add | cst.Subtract | cst.Multiply | cst.AddAssign | cst.SubtractAssign | cst.MultiplyAssign
+        )
+        dtype = tensor.dtype
+        if isinstance(operator, cst.Divide | cst.DivideAssign) and dtype in {"int", "bool"}:
+            dtype = "float"
+        if any(isinstance(literal, float) for literal in literals) and dtype in {"int", "bool"}:
+            dtype = "float"
+        if any(literal is MISSING for literal in literals) and dtype in {"int", "bool"}:
+            dtype = None
+        return replace(tensor, bounded=bounded, dtype=dtype)
+
+    def _unary(self, node: cst.UnaryOperation) -> Value:
+        value = self.evaluate(node.expression)
+        if isinstance(node.operator, cst.Not):
+            return ANY_SCALAR
+        options: list[Value] = []
+        for option in options_of(value):
+            if isinstance(option, Scalar):
+                number = option.literal
+                negative = isinstance(node.operator, cst.Minus) and isinstance(number, int | float)
+                options.append(Scalar(-number) if negative and isinstance(number, int | float) else ANY_SCALAR)
+            else:
+                options.append(self.derived(option, node))
+        return one_of(options)
+
+    def _boolean(self, node: cst.BooleanOperation) -> Value:
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        return one_of([left, right])
+
+    def _comparison(self, node: cst.Comparison) -> Value:
+        values = [self.evaluate(node.left)]
+        identity = False
+        for target in node.comparisons:
+            values.append(self.evaluate(target.comparator))
+            identity = identity or isinstance(target.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn)
+        if identity:
+            return ANY_SCALAR
+        options = [option for value in values for option in options_of(value)[:2]]
+        if any(isinstance(option, Tensor | Parameter | Input) for option in options):
+            result = self.combined(options, node, tolerant=True)
+            return replace(result, dtype="bool", bounded=True, requires_grad=False, parameter=None) if isinstance(result, Tensor) else result
+        return ANY_SCALAR
+
+    def _conditional(self, node: cst.IfExp) -> Value:
+        self.evaluate(node.test)
+        return one_of([self.evaluate(node.body), self.evaluate(node.orelse)])
+
+    # Items
+
+    def _subscript(self, node: cst.Subscript) -> Value:
+        of = self.evaluate(node.value)
+        index = self._index(node)
+        return one_of(self.item(option, index, node) for option in options_of(of))
+
+    def _index(self, node: cst.Subscript) -> Value:
+        parts: list[Value] = []
+        for element in node.slice:
+            if isinstance(element.slice, cst.Index):
+                parts.append(self.evaluate(element.slice.value))
+            elif isinstance(element.slice, cst.Slice):
+                for bound in (element.slice.lower, element.slice.upper, element.slice.step):
+                    if bound is not None:
+                        self.evaluate(bound)
+                parts.append(SLICE)
+        return parts[0] if len(parts) == 1 else Container(Shape.TUPLE, parts, exact=True)
+
+    def item(self, of: Value, index: Value, node: cst.CSTNode) -> Value:
+        """What `of[index]` is."""
+        if isinstance(of, Container):
+            if index is SLICE:
+                return Container(of.shape, [of.element()], place=self.place(node), owners=of.owners) if of.items else of
+            return of.at(index)
+        if isinstance(of, Tensor | Parameter | Input):
+            indices = index.items if isinstance(index, Container) else [index]
+            for part in indices:
+                self.note_use(part, Handling.HARMLESS, node)
+            if isinstance(of, Tensor) and any(isinstance(part, Input) for part in indices):
+                self.note_use(of, Handling.FAILS, node)
+                return INPUT
+            result = self.derived(of, node)
+            return replace(result, zero_dim=False) if isinstance(result, Tensor) else result
+        if isinstance(of, Batch):
+            return INPUT if self.phase is Phase.FORWARD else Tensor(Source.DATA, leaf=False, made=self.place(node))
+        if isinstance(of, ModuleInstance):
+            return one_of(of.children) if of.children else UNKNOWN
+        if isinstance(of, Scalar):
+            return ANY_SCALAR
+        return UNKNOWN
+
+    def iterate(self, of: Value, node: cst.CSTNode) -> Value:
+        """What a loop variable over `of` is."""
+        elements: list[Value] = []
+        for option in options_of(of):
+            if isinstance(option, Container):
+                elements.append(one_of(option.keys) if option.shape is Shape.DICT else option.element())
+            elif isinstance(option, Loader):
+                elements.append(Batch())
+            elif isinstance(option, Batch):
+                elements.append(Tensor(Source.DATA, leaf=False, made=self.place(node)))
+            elif isinstance(option, Tensor | Parameter | Input):
+                elements.append(self.derived(option, node))
+            elif isinstance(option, ModuleInstance):
+                elements.append(one_of(option.children))
+            elif isinstance(option, Scalar | Name):
+                elements.append(ANY_SCALAR)
+            else:
+                elements.append(UNKNOWN)
+        return one_of(elements)
+
+    def _elements(self, elements: Iterable[cst.BaseElement]) -> tuple[list[Value], bool]:
+        items: list[Value] = []
+        exact = True
+        for element in elements:
+            value = self.evaluate(element.value)
+            if isinstance(element, cst.StarredElement):
+                exact = False
+                items += [item for option in options_of(value) for item in (option.items if isinstance(option, Container) else [self.iterate(option, element)])]
+            else:
+                items.append(value)
+        return items, exact
+
+    def _list(self, node: cst.List) -> Value:
+        items, exact = self._elements(node.elements)
+        return Container(Shape.LIST, items, place=self.place(node), exact=exact)
+
+    def _tuple(self, node: cst.Tuple) -> Value:
+        items, exact = self._elements(node.elements)
+        return Container(Shape.TUPLE, items, place=self.place(node), exact=exact)
+
+    def _set(self, node: cst.Set) -> Value:
+        items, _ = self._elements(node.elements)
+        return Container(Shape.SET, items, place=self.place(node))
+
+    def _dict(self, node: cst.Dict) -> Value:
+        result = Container(Shape.DICT, place=self.place(node), exact=True)
+        for element in node.elements:
+            value = self.evaluate(element.value)
+            if isinstance(element, cst.DictElement):
+                result.keys.append(self.evaluate(element.key))
+                result.items.append(value)
+            else:
+                result.exact = False
+                for option in options_of(value):
+                    if isinstance(option, Container):
+                        result.keys += option.keys
+                        result.items += option.items
+        return result
+
+    def _comprehension(self, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
+        saved = dict(self.frame.names)
+        self._clauses(node.for_in)
+        item = self._looped(node.elt)
+        self.frame.names = saved
+        shape = Shape.SET if isinstance(node, cst.SetComp) else Shape.LIST
+        return Container(shape, [item], place=self.place(node))
+
+    def _dict_comprehension(self, node: cst.DictComp) -> Value:
+        saved = dict(self.frame.names)
+        self._clauses(node.for_in)
+        key, item = self._looped(node.key), self._looped(node.value)
+        self.frame.names = saved
+        return Container(Shape.DICT, [item], [key], place=self.place(node))
+
+    def _looped(self, node: cst.BaseExpression) -> Value:
+        self.frame.loops += 1
+        value = self.evaluate(node)
+        self.frame.loops -= 1
+        return value
+
+    def _clauses(self, clause: cst.CompFor) -> None:
+        self.bind(clause.target, self.iterate(self.evaluate(clause.iter), clause), clause, None)
+        for condition in clause.ifs:
+            self.evaluate(condition.test)
+        if clause.inner_for_in is not None:
+            self._clauses(clause.inner_for_in)
+
+    # Calls and the rest
+
+    def arguments(self, node: cst.Call) -> Arguments:
+        """The values of a call's arguments."""
+        positional: list[Value] = []
+        keywords: dict[str, Value] = {}
+        complete = True
+        for argument in node.args:
+            value = self.evaluate(argument.value)
+            if argument.star == "*":
+                expanded = [item for option in options_of(value) if isinstance(option, Container) for item in option.items]
+                exact = isinstance(value, Container) and value.exact
+                positional += expanded if expanded else [self.iterate(value, argument)]
+                complete = complete and exact
+            elif argument.star == "**":
+                found = False
+                for option in options_of(value):
+                    if isinstance(option, Container):
+                        for key, item in zip(option.keys, option.items, strict=False):
+                            if isinstance(key, Name):
+                                keywords[key.text] = item
+                                found = True
+                complete = complete and found and isinstance(value, Container) and value.exact
+            elif argument.keyword is not None:
+                keywords[argument.keyword.value] = value
+            else:
+                positional.append(value)
+        return Arguments(tuple(positional), keywords, complete)
+
+    def _call(self, node: cst.Call) -> Value:
+        function = self.evaluate(node.func)
+        arguments = self.arguments(node)
+        return one_of(self.call(option, arguments, node) for option in options_of(function))
+
+    def _lambda(self, node: cst.Lambda) -> Value:
+        return FunctionValue(node, self.frame.statement, self.frame.owner, None, self._captures(node))
+
+    def _captures(self, node: cst.Lambda) -> dict[str, Value]:
+        mentioned = set(names_in(node.body))
+        captured = {name: value for name, value in self.frame.names.items() if name in mentioned}
+        defaults = {
+            parameter.name.value: self.evaluate(parameter.default)
+            for parameter in (*node.params.params, *node.params.kwonly_params)
+            if parameter.default is not None
+        }
+        return {**captured, **defaults}
+
+    def _integer(self, node: cst.Integer) -> Value:
+        return Scalar(node.evaluated_value)
+
+    def _float(self, node: cst.Float) -> Value:
+        return Scalar(node.evaluated_value)
+
+    def _string(self, node: cst.SimpleString) -> Value:
+        text = node.evaluated_value
+        return Name(text) if isinstance(text, str) else ANY_SCALAR
+
+    def _formatted_string(self, node: cst.FormattedString) -> Value:
+        parts: list[str] = []
+        for part in node.parts:
+            if isinstance(part, cst.FormattedStringText):
+                parts.append(part.value)
+            elif isinstance(part, cst.FormattedStringExpression):
+                value = self.evaluate(part.expression)
+                parts.append(value.text if isinstance(value, Name) else "{}")
+        return Name("".join(parts))
+
+    def _concatenated_string(self, node: cst.ConcatenatedString) -> Value:
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        return Name(left.text + right.text) if isinstance(left, Name) and isinstance(right, Name) else ANY_SCALAR
+
+    def _named(self, node: cst.NamedExpr) -> Value:
+        value = self.evaluate(node.value)
+        self.bind(node.target, value, node, node.value)
+        return value
+
+    def _await(self, node: cst.Await) -> Value:
+        self.evaluate(node.expression)
+        return UNKNOWN
+
+    def _yield(self, node: cst.Yield) -> Value:
+        if isinstance(node.value, cst.From):
+            self.frame.returned.append(self.evaluate(node.value.item))
+        elif node.value is not None:
+            item = self.evaluate(node.value)
+            self.frame.returned.append(Container(Shape.LIST, [item], place=self.place(node)))
+        return UNKNOWN
+
+    def _starred(self, node: cst.StarredElement) -> Value:
+        return self.iterate(self.evaluate(node.value), node)

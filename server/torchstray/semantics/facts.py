@@ -1,0 +1,205 @@
+"""What running a module class on paper has shown: the facts that rules speak of."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from torchstray.semantics.classes import ClassModel
+from torchstray.semantics.values import (
+    UNKNOWN,
+    FunctionValue,
+    ModuleInstance,
+    Parameter,
+    Place,
+    Tensor,
+    Value,
+    contents,
+    from_holder,
+    one_of,
+    options_of,
+)
+
+
+class Phase(enum.Enum):
+    """When a statement runs: while the module is built, in `forward` or a step method, in another method, or at file level."""
+
+    INIT = enum.auto()
+    FORWARD = enum.auto()
+    OTHER = enum.auto()
+    SCRIPT = enum.auto()
+
+
+class How(enum.Enum):
+    """By what kind of statement an attribute is set."""
+
+    ASSIGN = enum.auto()
+    UNPACK = enum.auto()
+    SETATTR = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call of `setattr`),
+    `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method` the function it stands in.
+    `lazily` says that it only runs where the attribute is not there yet."""
+
+    attribute: str
+    value: Value
+    how: How
+    target: Place
+    statement: Place
+    expression: cst.BaseExpression | None
+    phase: Phase
+    overwrites: tuple[Store, ...] = ()
+    method: FunctionValue | None = None
+    in_loop: bool = False
+    lazily: bool = False
+
+
+class Handling(enum.Enum):
+    """What happens to a stray where it is used."""
+
+    MOVED = enum.auto()
+    HARMLESS = enum.auto()
+    HANDED_ON = enum.auto()
+    FAILS = enum.auto()
+
+
+@dataclass(frozen=True)
+class Use:
+    """A place where what an attribute holds is used."""
+
+    attribute: str
+    handling: Handling
+    place: Place
+    phase: Phase
+    method: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A module or parameter made by the call at `value.place` in `forward`, or in what it calls. `store` is the store of it on `self`,
+    if there is one; `whole` the expression that makes it, with the moves that follow the call."""
+
+    value: ModuleInstance | Parameter
+    function: FunctionValue | None
+    in_loop: bool
+    lazily: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Early:
+    """A layer, parameter or buffer that is kept at `place` before `nn.Module.__init__` has run. `never` says that it never runs."""
+
+    attribute: str
+    place: Place
+    never: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Emptied:
+    """A call, at `place`, that runs `nn.Module.__init__` again and loses the attributes `lost`."""
+
+    place: Place
+    statement: Place
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassState:
+    """A layer, parameter or tensor that the class statement itself makes and keeps."""
+
+    attribute: str
+    value: Value
+    target: Place
+    statement: Place
+    expression: cst.BaseExpression
+
+
+@dataclass(frozen=True, eq=False)
+class DiscardedMove:
+    """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what it is called on. `assigned` is the
+    assignment to a loop variable that is not read again; `key` the text that leads to the item in its container."""
+
+    call: Place
+    receiver: cst.BaseExpression
+    assigned: Place | None = None
+    item: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NonLeaf:
+    """A tensor assigned at `target` by `statement`, computed from one that requires a gradient, which an optimizer gets at `optimizer`."""
+
+    target: Place
+    statement: Place
+    expression: cst.BaseExpression
+    value: Tensor
+    optimizer: Place
+
+
+@dataclass
+class ClassFacts:
+    """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once the module
+    is built, `held` each of these stores to all that it held then; `registered` are the names registered by `register_buffer` and the like; `instance` stands for the module itself."""
+
+    cls: ClassModel
+    instance: ModuleInstance
+    live: dict[str, tuple[Store, ...]] = field(default_factory=dict)
+    stores: list[Store] = field(default_factory=list)
+    registered: dict[str, Value] = field(default_factory=dict)
+    uses: list[Use] = field(default_factory=list)
+    built: list[Built] = field(default_factory=list)
+    early: list[Early] = field(default_factory=list)
+    emptied: list[Emptied] = field(default_factory=list)
+    class_state: list[ClassState] = field(default_factory=list)
+    held: dict[Store, tuple[Value, ...]] = field(default_factory=dict)
+    reads: set[str] = field(default_factory=set)
+    moved_by_itself: frozenset[str] = frozenset()
+    moves_everything: bool = False
+    initialised: bool = False
+    init_path: tuple[Place, ...] = ()
+
+    def value_of(self, attribute: str) -> Value | None:
+        """What reading `self.attribute` gives; None where it is not known to be set."""
+        if attribute in self.registered:
+            return as_registered(self.registered[attribute])
+        if attribute not in self.live:
+            return None
+        read: list[Value] = []
+        for store in self.live[attribute]:
+            for option in options_of(store.value):
+                if isinstance(option, Parameter):
+                    read.append(as_registered(option))
+                elif isinstance(option, Tensor) and option.alias == "parameter":
+                    read.append(option)
+                else:
+                    read.append(from_holder(option, [attribute]))
+        return one_of(read) if read else UNKNOWN
+
+    def uses_of(self, attribute: str) -> list[Use]:
+        """The uses of what an attribute holds, in the order they were met."""
+        return [use for use in self.uses if use.attribute == attribute]
+
+
+def as_registered(value: Value) -> Value:
+    """What reading a registered attribute of this value gives."""
+    read: list[Value] = []
+    for option in options_of(value):
+        if isinstance(option, Parameter):
+            data = next((part for part in contents(option.data) if isinstance(part, Tensor)), Tensor())
+            alias = "buffer" if option.buffer else "parameter"
+            read.append(registered_tensor(data, alias))
+        elif isinstance(option, Tensor):
+            read.append(registered_tensor(option, "buffer"))
+        else:
+            read.append(option)
+    return one_of(read)
+
+
+def registered_tensor(data: Tensor, alias: str) -> Tensor:
+    """A tensor that moves with the module, with the numbers of `data`."""
+    return replace(data, alias=alias, strays=frozenset(), parameter=None, requires_grad=alias == "parameter")

@@ -1,0 +1,710 @@
+"""Runs functions on paper: statements, branches, loops, and what they do to a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from torchstray.semantics.calls import Caller
+from torchstray.semantics.classes import ClassModel, outside_state
+from torchstray.semantics.evaluate import INPUT, decorators, names_in
+from torchstray.semantics.facts import (
+    Built,
+    ClassFacts,
+    DiscardedMove,
+    Early,
+    Emptied,
+    Handling,
+    How,
+    NonLeaf,
+    Phase,
+    Store,
+)
+from torchstray.semantics.evaluate import Frame
+from torchstray.semantics.names import FileNames, dotted
+from torchstray.semantics.torch_api import State
+from torchstray.semantics.values import (
+    ANY_SCALAR,
+    UNKNOWN,
+    Arguments,
+    Batch,
+    ClassValue,
+    Container,
+    FunctionValue,
+    Input,
+    Instance,
+    Method,
+    ModuleInstance,
+    Moved,
+    Parameter,
+    Place,
+    Qualified,
+    Scalar,
+    SelfValue,
+    Shape,
+    Source,
+    Tensor,
+    Value,
+    contents,
+    modules_in,
+    one_of,
+    options_of,
+    parameters_in,
+)
+from torchstray.text.edits import Span
+
+if TYPE_CHECKING:
+    from torchstray.semantics.model import FileModel
+
+_MOST_CALLS = 8
+_MOST_STATEMENTS = 6_000
+_SCALAR_TYPES = frozenset({"int", "float", "str", "bool", "complex", "bytes"})
+_SCALAR_NAMES = frozenset({"device", "dtype"})
+
+
+@dataclass
+class _Paths:
+    """What differs between branches: the names of the frame and the module's attributes."""
+
+    names: dict[str, Value]
+    live: dict[str, tuple[Store, ...]]
+    initialised: bool
+    done: bool
+
+
+class Interpreter(Caller):
+    """Runs functions of one file. With `facts`, `self` is the module that they belong to."""
+
+    def __init__(self, model: FileModel, facts: ClassFacts | None, phase: Phase) -> None:
+        super().__init__(model.names, facts, phase)
+        self.model = model
+        self.globals = model.globals
+        self.calls: list[Place] = []
+        self.statements_left = _MOST_STATEMENTS
+        self.discarded: list[DiscardedMove] = []
+        self.non_leaves: list[NonLeaf] = []
+        self.assigned: dict[int, tuple[Place, Place, cst.BaseExpression]] = {}
+        self.moved_receivers: dict[cst.Call, Value] = {}
+
+    # Running functions
+
+    def run_function(self, function: FunctionValue, arguments: Arguments) -> Value:
+        """Run a function as an outsider would call it."""
+        return self.call_function(function, arguments, function.node)
+
+    def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
+        running = [frame.function.node for frame in self.frames if frame.function is not None]
+        if function.node in running or len(running) >= _MOST_CALLS or self.statements_left <= 0:
+            if self.phase is Phase.FORWARD:
+                return INPUT
+            return UNKNOWN
+        if isinstance(function.node, cst.Lambda):
+            frame = Frame(function.statement, {}, function, function.owner)
+            self._bind_parameters(frame, function, function.node.params, arguments)
+            return self._in_frame(frame, lambda: self.evaluate(function_body(function)), node)
+        kinds = decorators(function.node)
+        if "classmethod" in kinds:
+            arguments = Arguments((UNKNOWN, *arguments.positional), arguments.keywords, arguments.complete)
+        elif function.bound is not None:
+            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.complete)
+        instance = arguments.positional[0] if function.owner is not None and arguments.positional else None
+        frame = Frame(function.statement, {}, function, function.owner, instance)
+        self._bind_parameters(frame, function, function.node.params, arguments)
+        body = function.node.body
+
+        def run() -> Value:
+            self.run_suite(body)
+            return one_of(frame.returned) if frame.returned else Scalar(None)
+
+        result = self._in_frame(frame, run, node)
+        if function.node.asynchronous is not None:
+            return UNKNOWN
+        return result
+
+    def _in_frame(self, frame: Frame, run: object, node: cst.CSTNode) -> Value:
+        assert callable(run)
+        if self.frames:
+            self.calls.append(self.place(node))
+        self.frames.append(frame)
+        try:
+            value = run()
+        finally:
+            self.frames.pop()
+            if self.frames:
+                self.calls.pop()
+        assert isinstance(value, Value)
+        return value
+
+    def _bind_parameters(
+        self, frame: Frame, function: FunctionValue, parameters: cst.Parameters, arguments: Arguments
+    ) -> None:
+        positional = [*parameters.posonly_params, *parameters.params]
+        for position, parameter in enumerate(positional):
+            given = arguments.get(position, parameter.name.value)
+            frame.names[parameter.name.value] = self._parameter_value(parameter, given, frame, arguments.complete)
+        for parameter in parameters.kwonly_params:
+            given = arguments.keywords.get(parameter.name.value)
+            frame.names[parameter.name.value] = self._parameter_value(parameter, given, frame, arguments.complete)
+        if isinstance(parameters.star_arg, cst.Param):
+            rest = list(arguments.positional[len(positional) :])
+            frame.names[parameters.star_arg.name.value] = Container(
+                Shape.TUPLE, rest or [self._stranger()], exact=bool(rest) and arguments.complete
+            )
+        if parameters.star_kwarg is not None:
+            frame.names[parameters.star_kwarg.name.value] = UNKNOWN
+
+    def _stranger(self) -> Value:
+        """What an argument is of which nothing is said."""
+        return Input() if self.phase is Phase.FORWARD else UNKNOWN
+
+    def _parameter_value(self, parameter: cst.Param, given: Value | None, frame: Frame, complete: bool) -> Value:
+        if given is not None and given is not UNKNOWN:
+            return given
+        annotated = self._annotated(parameter.annotation, frame, parameter)
+        if annotated is not None:
+            return annotated
+        if given is not None:
+            return given
+        if parameter.name.value in _SCALAR_NAMES:
+            return UNKNOWN
+        default = parameter.default
+        if default is not None and len(self.frames) > 0 and complete:
+            self.frames.append(Frame(frame.statement))
+            value = self.evaluate(default)
+            self.frames.pop()
+            return value
+        if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or (
+            isinstance(default, cst.Name) and default.value in {"True", "False"}
+        ):
+            return ANY_SCALAR
+        return self._stranger()
+
+    def _annotated(self, annotation: cst.Annotation | None, frame: Frame, parameter: cst.Param) -> Value | None:
+        """What the annotation of a parameter says of it; None where it says nothing of use."""
+        if annotation is None:
+            return None
+        for node in _annotation_names(annotation.annotation):
+            name = dotted(node)
+            if name is None:
+                continue
+            if name in _SCALAR_TYPES:
+                return ANY_SCALAR
+            head, _, rest = name.partition(".")
+            full = self.file_names.qualified(head)
+            if full is not None:
+                name = f"{full}.{rest}" if rest else full
+            if name == "torch.Tensor":
+                if self.phase is Phase.FORWARD:
+                    return INPUT
+                source = Source.ARGUMENT if self.phase is Phase.INIT else Source.DATA
+                return Tensor(source, leaf=False, made=Place(frame.statement, parameter))
+            known = self.globals.get(name)
+            is_module = outside_state(name) is not None or (isinstance(known, ClassValue) and known.cls.is_module)
+            if is_module and self.phase is not Phase.FORWARD:
+                return ModuleInstance(name, None, Place(frame.statement, parameter), argument=True)
+        return None
+
+    # Statements
+
+    def run_suite(self, suite: cst.BaseSuite) -> None:
+        """Run the statements of a block."""
+        self.run(suite.body)
+
+    def run(self, statements: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> None:
+        """Run statements one after another, until one leaves the function or the loop."""
+        for statement in statements:
+            if self.frame.done or self.statements_left <= 0:
+                return
+            self.statements_left -= 1
+            if isinstance(statement, cst.SimpleStatementLine):
+                self.run(statement.body)
+            else:
+                self._run_one(statement)
+
+    def _run_one(self, node: cst.CSTNode) -> None:
+        if isinstance(node, cst.Assign):
+            value = self.evaluate(node.value)
+            for target in node.targets:
+                self.bind(target.target, value, node, node.value)
+        elif isinstance(node, cst.AnnAssign):
+            if node.value is not None:
+                self.bind(node.target, self.evaluate(node.value), node, node.value)
+        elif isinstance(node, cst.AugAssign):
+            self._augmented(node)
+        elif isinstance(node, cst.Expr):
+            self._expression(node)
+        elif isinstance(node, cst.Return):
+            self.frame.returned.append(self.evaluate(node.value) if node.value is not None else Scalar(None))
+            self.frame.done = True
+        elif isinstance(node, cst.If):
+            self._if(node)
+        elif isinstance(node, cst.For):
+            self._for(node)
+        elif isinstance(node, cst.While):
+            self.evaluate(node.test)
+            self._loop(node.body, node.orelse)
+        elif isinstance(node, cst.With):
+            for item in node.items:
+                value = self.evaluate(item.item)
+                if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
+                    self.bind(item.asname.name, value, node, None)
+            self.run_suite(node.body)
+        elif isinstance(node, cst.Try | cst.TryStar):
+            self._try(node)
+        elif isinstance(node, cst.Match):
+            self.evaluate(node.subject)
+            self._branches([case.body for case in node.cases])
+        elif isinstance(node, cst.FunctionDef):
+            captured = dict(self.frame.names)
+            function = FunctionValue(node, self.frame.statement, None, None, captured)
+            self.frame.names[node.name.value] = function
+            captured[node.name.value] = function
+        elif isinstance(node, cst.ClassDef):
+            known = self.model.class_of(node)
+            self.frame.names[node.name.value] = ClassValue(known) if known is not None else UNKNOWN
+        elif isinstance(node, cst.Import | cst.ImportFrom):
+            self._import(node)
+        elif isinstance(node, cst.Raise | cst.Break | cst.Continue):
+            self.frame.done = True
+        elif isinstance(node, cst.Del):
+            self._delete(node.target)
+        elif isinstance(node, cst.Assert):
+            self.evaluate(node.test)
+
+    def _import(self, node: cst.Import | cst.ImportFrom) -> None:
+        from torchstray.semantics.names import imported
+
+        for name, target in imported(node):
+            if name != "*":
+                self.frame.names[name] = Qualified(target)
+
+    def _delete(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
+            self.facts.live.pop(target.attr.value, None)
+
+    def _is_self(self, node: cst.BaseExpression) -> bool:
+        return isinstance(node, cst.Name) and isinstance(self.frame.names.get(node.value), SelfValue)
+
+    def _expression(self, node: cst.Expr) -> None:
+        value = self.evaluate(node.value)
+        call = node.value
+        if isinstance(call, cst.Call):
+            self._discarded(call, value)
+            self._in_place(call, value)
+
+    def _in_place(self, call: cst.Call, value: Value) -> None:
+        """`t.requires_grad_()` as a statement changes `t` itself."""
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"requires_grad_", "detach_"}:
+            receiver = call.func.value
+            if isinstance(receiver, cst.Name) and isinstance(self.frame.names.get(receiver.value), Tensor):
+                self.frame.names[receiver.value] = value
+
+    def _augmented(self, node: cst.AugAssign) -> None:
+        old, more = self.evaluate(node.target), self.evaluate(node.value)
+        results: list[Value] = []
+        for option in options_of(old):
+            if isinstance(option, Container) and isinstance(node.operator, cst.AddAssign):
+                self.extend(option, more, node)
+                results.append(option)
+            elif isinstance(option, ModuleInstance):
+                results.append(option)
+            else:
+                results += [self.operation(option, other, node.operator, node) for other in options_of(more)[:4]]
+        value = one_of(results)
+        if any(isinstance(option, Container | ModuleInstance) for option in options_of(value)) and not isinstance(
+            node.target, cst.Name
+        ):
+            return
+        self.bind(node.target, value, node, node.value)
+
+    # Branches and loops
+
+    def _take(self) -> _Paths:
+        live = dict(self.facts.live) if self.facts is not None else {}
+        initialised = self.facts.initialised if self.facts is not None else True
+        return _Paths(dict(self.frame.names), live, initialised, self.frame.done)
+
+    def _restore(self, paths: _Paths) -> None:
+        self.frame.names = dict(paths.names)
+        self.frame.done = paths.done
+        if self.facts is not None:
+            self.facts.live = dict(paths.live)
+            self.facts.initialised = paths.initialised
+
+    def _join(self, ends: list[_Paths]) -> None:
+        going = [end for end in ends if not end.done]
+        merged = going or ends
+        names: dict[str, Value] = {}
+        for end in merged:
+            for name, value in end.names.items():
+                names[name] = one_of([names[name], value]) if name in names and names[name] is not value else value
+        live: dict[str, tuple[Store, ...]] = {}
+        for end in ends:
+            for attribute, stores in end.live.items():
+                live[attribute] = tuple(dict.fromkeys(live.get(attribute, ()) + stores))
+        self._restore(_Paths(names, live, all(end.initialised for end in merged), not going))
+
+    def _branches(self, suites: Iterable[cst.BaseSuite | cst.If | None]) -> None:
+        start = self._take()
+        ends: list[_Paths] = []
+        for suite in suites:
+            self._restore(start)
+            if isinstance(suite, cst.If):
+                self._if(suite)
+            elif suite is not None:
+                self.run_suite(suite)
+            ends.append(self._take())
+        self._join(ends)
+
+    def _if(self, node: cst.If) -> None:
+        self.evaluate(node.test)
+        guards = self.frame.guards
+        self.frame.guards = (*guards, node.test)
+        orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
+        self._branches([node.body, orelse])
+        self.frame.guards = guards
+
+    def _for(self, node: cst.For) -> None:
+        iterated = self.evaluate(node.iter)
+        self.bind(node.target, self.iterate(iterated, node), node, None)
+        self._loop(node.body, node.orelse)
+        self._moved_loop_variables(node)
+
+    def _loop(self, body: cst.BaseSuite, orelse: cst.Else | None) -> None:
+        before = self._take()
+        self.frame.loops += 1
+        self.run_suite(body)
+        self.frame.loops -= 1
+        self.frame.done = False
+        after = self._take()
+        self._join([_Paths(before.names, after.live, after.initialised, False), after])
+        if orelse is not None:
+            self.run_suite(orelse.body)
+
+    def _try(self, node: cst.Try | cst.TryStar) -> None:
+        start = self._take()
+        self.run_suite(node.body)
+        if node.orelse is not None and not self.frame.done:
+            self.run_suite(node.orelse.body)
+        ends = [self._take()]
+        for handler in node.handlers:
+            self._restore(start)
+            self.run_suite(handler.body)
+            ends.append(self._take())
+        self._join(ends)
+        if node.finalbody is not None:
+            self.run_suite(node.finalbody.body)
+
+    # Assignments
+
+    def bind(
+        self, target: cst.BaseExpression, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
+    ) -> None:
+        if isinstance(target, cst.Name):
+            self.frame.names[target.value] = value
+            if expression is not None:
+                for option in options_of(value):
+                    if isinstance(option, Tensor) and option.made is not None:
+                        self.assigned[id(option.made.node)] = (self.place(target), self.place(statement), expression)
+        elif isinstance(target, cst.Attribute):
+            self._bind_attribute(target, value, statement, expression)
+        elif isinstance(target, cst.Subscript):
+            self._bind_item(target, value, statement)
+        elif isinstance(target, cst.Tuple | cst.List):
+            self._unpack(target.elements, value, statement)
+        elif isinstance(target, cst.StarredElement):
+            self.bind(target.value, Container(Shape.LIST, [self.iterate(value, target)]), statement, None)
+
+    def _unpack(self, elements: Sequence[cst.BaseElement], value: Value, statement: cst.CSTNode) -> None:
+        starred = any(isinstance(element, cst.StarredElement) for element in elements)
+        for position, element in enumerate(elements):
+            parts: list[Value] = []
+            for option in options_of(value):
+                if isinstance(option, Container) and option.exact and not starred:
+                    parts.append(option.at(Scalar(position)))
+                else:
+                    parts.append(self.iterate(option, element))
+            part = one_of(parts)
+            if isinstance(element, cst.StarredElement):
+                part = Container(Shape.LIST, [part])
+            self.bind(element.value, part, statement, None)
+
+    def _bind_item(self, target: cst.Subscript, value: Value, statement: cst.CSTNode) -> None:
+        holder = self.evaluate(target.value)
+        key = self._index(target)
+        for option in options_of(holder):
+            if isinstance(option, Container):
+                option.items.append(value)
+                option.keys.append(key)
+                option.exact = False
+                option.grown_at.append(self.place(statement))
+            elif isinstance(option, ModuleInstance):
+                option.children.append(value)
+                for module in modules_in([value]):
+                    module.inner = True
+                    if option.registered:
+                        module.register()
+            elif isinstance(option, Tensor) and any(isinstance(part, Input) for part in options_of(value)):
+                self.note_use(option, Handling.HARMLESS, statement)
+
+    def _bind_attribute(
+        self, target: cst.Attribute, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
+    ) -> None:
+        name = target.attr.value
+        holder = self.evaluate(target.value)
+        for option in options_of(holder):
+            if isinstance(option, SelfValue):
+                how = How.UNPACK if expression is None else How.ASSIGN
+                self._keep(name, value, how, target, statement, expression)
+            elif isinstance(option, Instance):
+                option.attributes[name] = value
+            elif isinstance(option, ModuleInstance):
+                option.attributes[name] = value
+                for module in modules_in([value] if isinstance(value, ModuleInstance) else ()):
+                    option.children.append(module)
+                    module.inner = True
+                    if option.registered:
+                        module.register()
+            elif isinstance(option, Tensor) and name == "requires_grad" and isinstance(target.value, cst.Name):
+                flag = isinstance(value, Scalar) and value.literal is True
+                self.frame.names[target.value.value] = replace(option, requires_grad=flag)
+
+    def store(self, attribute: str, value: Value, node: cst.CSTNode) -> None:
+        expression = node.args[-1].value if isinstance(node, cst.Call) else None
+        self._keep(attribute, value, How.SETATTR, node, node, expression)
+
+    def _keep(
+        self,
+        name: str,
+        value: Value,
+        how: How,
+        target: cst.CSTNode,
+        statement: cst.CSTNode,
+        expression: cst.BaseExpression | None,
+    ) -> None:
+        facts = self.facts
+        if facts is None:
+            return
+        kept = False
+        for option in options_of(value):
+            if isinstance(option, ModuleInstance | Parameter):
+                kept = True
+                self._register_value(name, option, target)
+        if name in facts.registered and not kept:
+            if any(isinstance(option, Tensor | Input) for option in options_of(value)):
+                return
+        store = Store(
+            name,
+            value,
+            how,
+            self.place(target),
+            self.place(statement),
+            expression,
+            self.phase,
+            facts.live.get(name, ()),
+            self.frame.function,
+            self._in_loop(),
+            self._lazily(),
+        )
+        facts.stores.append(store)
+        facts.live[name] = (store,)
+
+    def _register_value(self, name: str, value: ModuleInstance | Parameter, target: cst.CSTNode) -> None:
+        facts = self.facts
+        assert facts is not None
+        if not facts.initialised and self.phase is Phase.INIT:
+            facts.early.append(Early(name, self.place(target), never=False))
+        if isinstance(value, ModuleInstance):
+            value.register()
+        else:
+            value.registered = True
+        facts.instance.children.append(value)
+
+    def register(self, name: str, kind: str, value: Value, node: cst.Call) -> None:
+        facts = self.facts
+        if facts is None:
+            return
+        if not facts.initialised and self.phase is Phase.INIT:
+            facts.early.append(Early(name, self.place(node), never=False))
+        facts.live.pop(name, None)
+        facts.registered[name] = value
+        for option in options_of(value):
+            if isinstance(option, ModuleInstance):
+                option.register()
+                facts.instance.children.append(option)
+            elif isinstance(option, Parameter):
+                option.registered = True
+                facts.instance.children.append(option)
+            elif kind == "buffer" and not isinstance(option, Scalar):
+                state = State(parameters=False, buffers=True, mode=False)
+                facts.instance.children.append(ModuleInstance("buffer", state, registered=True, inner=True))
+                if option is UNKNOWN:
+                    facts.registered[name] = Tensor(Source.DATA)
+
+    def _in_loop(self) -> bool:
+        return any(frame.loops for frame in self.frames)
+
+    def _lazily(self) -> bool:
+        return any(_asks_for_attribute(guard) for frame in self.frames for guard in frame.guards)
+
+    def built(self, value: ModuleInstance | Parameter) -> None:
+        if self.facts is not None and self.phase is Phase.FORWARD:
+            self.facts.built.append(Built(value, self.frame.function, self._in_loop(), self._lazily()))
+
+    # Modules
+
+    def class_state(self, cls: ClassModel) -> State | None:
+        return self.model.state_of(cls)
+
+    def module_init(self, arguments: Arguments, node: cst.Call) -> None:
+        facts = self.facts
+        if facts is None:
+            return
+        path = (*self.calls, self.place(node))
+        if facts.initialised and facts.init_path:
+            lost = [
+                attribute
+                for attribute, stores in facts.live.items()
+                if any(isinstance(option, ModuleInstance | Parameter) for store in stores for option in options_of(store.value))
+            ] + list(facts.registered)
+            differs = next((new for old, new in zip(facts.init_path, path, strict=False) if old.node is not new.node), None)
+            if lost and differs is not None:
+                facts.emptied.append(Emptied(differs, differs, tuple(dict.fromkeys(lost))))
+        facts.initialised = True
+        facts.init_path = path
+        for value in arguments.values():
+            for option in options_of(value):
+                for module in modules_in([option]):
+                    module.register()
+                    facts.instance.children.append(module)
+                for parameter in parameters_in([option]):
+                    parameter.registered = True
+                    facts.instance.children.append(parameter)
+
+    # Moves whose result is lost
+
+    def _moved(self, of: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        self.moved_receivers[node] = of
+        return super()._moved(of, name, arguments, node)
+
+    def _unknown_call(self, arguments: Arguments, node: cst.Call) -> Value:
+        value = super()._unknown_call(arguments, node)
+        if isinstance(node.func, cst.Attribute) and self.moves(node.func.attr.value, arguments):
+            return Moved()
+        return value
+
+    def _discarded(self, call: cst.Call, value: Value) -> None:
+        if not isinstance(call.func, cst.Attribute):
+            return
+        receiver = call.func.value
+        if call in self.moved_receivers or call.func.attr.value in {"to", "cuda", "cpu"}:
+            if self._provably_tensor(receiver, self.moved_receivers.get(call)):
+                self.discarded.append(DiscardedMove(self.place(call), receiver))
+            return
+        if isinstance(value, Container) and value.items and call.args and self._all_moved(value):
+            argument = call.args[0].value
+            if isinstance(argument, cst.Name) and len(call.args) == 1 and self._read_later(argument.value, call):
+                self.discarded.append(DiscardedMove(self.place(call), argument))
+
+    def _all_moved(self, value: Container) -> bool:
+        return all(isinstance(option, Moved) for item in value.items for option in options_of(item))
+
+    def _read_later(self, name: str, call: cst.Call) -> bool:
+        function = self.frame.function
+        if function is None or not isinstance(function.node, cst.FunctionDef):
+            return False
+        return sum(found == name for found in names_in(function.node.body)) > sum(found == name for found in names_in(call))
+
+    def _provably_tensor(self, receiver: cst.BaseExpression, value: Value | None) -> bool:
+        known = value if value is not None else self.evaluate(receiver)
+        options = options_of(known)
+        if all(isinstance(option, Tensor) and option.alias is None for option in options):
+            return True
+        if all(isinstance(option, Input) and option.proven or isinstance(option, Tensor) for option in options):
+            return True
+        function = self.frame.function
+        if not isinstance(receiver, cst.Name) or function is None:
+            return False
+        return receiver.value in self.model.arithmetic_names(function)
+
+    def _moved_loop_variables(self, loop: cst.For) -> None:
+        targets = {name for name in names_in(loop.target)}
+        body = loop.body.body
+        for position, line in enumerate(body):
+            if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+                continue
+            assign = line.body[0]
+            if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+                continue
+            name, call = assign.targets[0].target, assign.value
+            if not (isinstance(name, cst.Name) and name.value in targets and isinstance(call, cst.Call)):
+                continue
+            if not (isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name)):
+                continue
+            receiver = self.moved_receivers.get(call)
+            if call.func.value.value != name.value or receiver is None:
+                continue
+            later = {found for statement in body[position + 1 :] for found in names_in(statement)}
+            if name.value not in later and all(isinstance(option, Tensor) for option in options_of(receiver)):
+                item = _item_text(loop, name.value)
+                self.discarded.append(DiscardedMove(self.place(call), call.func.value, self.place(assign), item))
+
+    def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
+        given = arguments.get(0, "params")
+        for option in contents(given) if given is not None else ():
+            if not isinstance(option, Tensor) or option.leaf or option.made is None or option.alias is not None:
+                continue
+            if option.requires_grad and id(option.made.node) in self.assigned:
+                target, statement, expression = self.assigned[id(option.made.node)]
+                self.non_leaves.append(NonLeaf(target, statement, expression, option, self.place(node)))
+
+
+def function_body(function: FunctionValue) -> cst.BaseExpression:
+    """The expression of a lambda."""
+    assert isinstance(function.node, cst.Lambda)
+    return function.node.body
+
+
+def _annotation_names(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:
+    """The names in an annotation such as `Optional[torch.Tensor]` or `torch.Tensor | None`, those of generic containers left out."""
+    if isinstance(node, cst.Name | cst.Attribute):
+        yield node
+    elif isinstance(node, cst.BinaryOperation):
+        yield from _annotation_names(node.left)
+        yield from _annotation_names(node.right)
+    elif isinstance(node, cst.Subscript) and (dotted(node.value) or "").rpartition(".")[2] == "Optional":
+        for element in node.slice:
+            if isinstance(element.slice, cst.Index):
+                yield from _annotation_names(element.slice.value)
+
+
+def _asks_for_attribute(test: cst.BaseExpression) -> bool:
+    """Whether a test asks if an attribute of `self` is there yet: `not hasattr(self, …)`, `self.x is None`, `not self.built`."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        inner = test.expression
+        called = isinstance(inner, cst.Call) and dotted(inner.func) == "hasattr"
+        return called or ((dotted(inner) or "").startswith("self.") and dotted(inner) != "self.training")
+    if isinstance(test, cst.Comparison) and (dotted(test.left) or "").startswith("self."):
+        return any(isinstance(part.operator, cst.Is) for part in test.comparisons)
+    if isinstance(test, cst.Comparison):
+        return any(
+            isinstance(part.operator, cst.NotIn) and (dotted(part.comparator) or "").startswith("self.")
+            for part in test.comparisons
+        )
+    if isinstance(test, cst.BooleanOperation):
+        return _asks_for_attribute(test.left) or _asks_for_attribute(test.right)
+    return False
+
+
+def _item_text(loop: cst.For, name: str) -> str | None:
+    """How the loop `for key, name in mapping.items()` reaches its item: `mapping[key]`."""
+    if not (isinstance(loop.target, cst.Tuple) and len(loop.target.elements) == 2 and isinstance(loop.iter, cst.Call)):
+        return None
+    key, value = (dotted(element.value) for element in loop.target.elements)
+    if not isinstance(loop.iter.func, cst.Attribute) or loop.iter.func.attr.value != "items" or value != name:
+        return None
+    mapping = dotted(loop.iter.func.value)
+    return f"{mapping}[{key}]" if mapping is not None and key is not None else None

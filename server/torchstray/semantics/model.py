@@ -1,0 +1,334 @@
+"""All that is known of one file: its classes, and what running them on paper shows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from torchstray.semantics import torch_api
+from torchstray.semantics.classes import ClassModel, outside_state
+from torchstray.semantics.evaluate import INPUT, Frame, names_in
+from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Early, NonLeaf, Phase
+from torchstray.semantics.interpret import Interpreter
+from torchstray.semantics.names import FileNames, blocks, dotted
+from torchstray.semantics.project import Project
+from torchstray.semantics.torch_api import State
+from torchstray.semantics.values import (
+    UNKNOWN,
+    Arguments,
+    ClassValue,
+    Container,
+    FunctionValue,
+    Instance,
+    ModuleInstance,
+    Parameter,
+    Place,
+    SelfValue,
+    Tensor,
+    Value,
+    contents,
+)
+from torchstray.syntax.document import Document, Statement
+
+STEPS = (
+    "forward",
+    "training_step",
+    "validation_step",
+    "test_step",
+    "predict_step",
+    "compute_loss",
+    "loss",
+    "generate",
+    "sample",
+)
+_NO_STATE = State(parameters=False, buffers=False, mode=False)
+
+
+class FileModel:
+    """What is known of `document`. Everything is worked out when it is first asked for."""
+
+    def __init__(self, document: Document, project: Project) -> None:
+        self.document = document
+        self.project = project
+        self.names = FileNames(document)
+        self.globals: dict[str, Value] = {}
+        self._classes: dict[cst.ClassDef, ClassModel] = {}
+        self._facts: dict[ClassModel, ClassFacts] = {}
+        self._states: dict[ClassModel, State | None] = {}
+        self._arithmetic: dict[cst.CSTNode, frozenset[str]] = {}
+        self._define()
+
+    # Classes and functions
+
+    def _define(self) -> None:
+        scopes: dict[str, ClassModel] = {}
+        for node, statement in self.names.classes:
+            scopes[node.name.value] = self._add_class(node, statement)
+        for name, (function, statement) in self.names.functions.items():
+            self.globals[name] = FunctionValue(function, statement)
+        for name, cls in scopes.items():
+            self.globals[name] = ClassValue(cls)
+        for statement in self.document.statements:
+            for line in statement.tree.body:
+                for found in _inner_classes(line):
+                    if found not in self._classes:
+                        self._add_class(found, statement)
+        for cls in self._classes.values():
+            cls.bases = tuple(self._base(argument.value, cls) for argument in cls.node.bases if not argument.star)
+
+    def _add_class(self, node: cst.ClassDef, statement: Statement) -> ClassModel:
+        cls = ClassModel(node, statement)
+        self._classes[node] = cls
+        return cls
+
+    def _base(self, node: cst.BaseExpression, cls: ClassModel) -> ClassModel | str | None:
+        while isinstance(node, cst.Subscript):
+            node = node.value
+        name = dotted(node)
+        if name is None:
+            return None
+        head, _, rest = name.partition(".")
+        known = self.globals.get(head)
+        if isinstance(known, ClassValue) and not rest and known.cls is not cls:
+            return known.cls
+        full = self.names.qualified(head)
+        if full is not None:
+            return torch_api.canonical(f"{full}.{rest}" if rest else full)
+        same_name = [other for other in self._classes.values() if other.name == name and other is not cls]
+        if len(same_name) == 1:
+            return same_name[0]
+        return "object" if name == "object" else None
+
+    def class_of(self, node: cst.ClassDef) -> ClassModel | None:
+        """The class that this `class` statement defines."""
+        return self._classes.get(node)
+
+    @property
+    def classes(self) -> list[ClassModel]:
+        """All classes of the file, in order."""
+        return list(self._classes.values())
+
+    @cached_property
+    def modules(self) -> list[ClassFacts]:
+        """The facts of every module class, in the order of the file."""
+        self.script  # noqa: B018 - names at file level are bound first
+        return [self.facts(cls) for cls in self.classes if cls.is_module]
+
+    # Facts
+
+    def facts(self, cls: ClassModel) -> ClassFacts:
+        """What running a module class on paper shows: first its `__init__`, then `forward` and the step methods."""
+        if cls in self._facts:
+            return self._facts[cls]
+        own = [state for name in cls.outside if (state := outside_state(name)) is not None]
+        state = State(
+            parameters=any(one.parameters for one in own),
+            buffers=any(one.buffers for one in own),
+            mode=any(one.mode for one in own),
+        )
+        facts = ClassFacts(cls, ModuleInstance(cls.name, state, cls.place, cls, registered=True))
+        self._facts[cls] = facts
+        self._run_class_body(facts)
+        self._run_init(facts)
+        self._note_movers(facts)
+        self._run_steps(facts)
+        return facts
+
+    def _run_class_body(self, facts: ClassFacts) -> None:
+        interpreter = Interpreter(self, None, Phase.OTHER)
+        for cls in facts.cls.own_classes:
+            interpreter.frames.append(Frame(cls.statement))
+            for assignment in cls.assignments:
+                if assignment.value is None:
+                    continue
+                value = interpreter.evaluate(assignment.value)
+                target = assignment.target if isinstance(assignment, cst.AnnAssign) else assignment.targets[0].target
+                if not isinstance(target, cst.Name):
+                    continue
+                interpreter.frame.names[target.value] = value
+                if cls is facts.cls and any(isinstance(held, ModuleInstance | Parameter | Tensor) for held in contents(value)):
+                    facts.class_state.append(
+                        ClassState(
+                            target.value,
+                            value,
+                            Place(cls.statement, target),
+                            Place(cls.statement, assignment),
+                            assignment.value,
+                        )
+                    )
+            interpreter.frames.pop()
+
+    def _run_init(self, facts: ClassFacts) -> None:
+        cls = facts.cls
+        found = cls.find_method("__init__")
+        interpreter = Interpreter(self, facts, Phase.INIT)
+        if found is not None:
+            owner, method = found
+            function = FunctionValue(method, owner.statement, owner, SelfValue(cls))
+            interpreter.run_function(function, Arguments(complete=False))
+            if not facts.initialised and facts.early:
+                facts.early = [Early(early.attribute, early.place, never=True) for early in facts.early]
+        facts.initialised = True
+        facts.held = {
+            store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores
+        }
+        for name in ("__post_init__", "setup", "configure_model", "build", "reset_parameters"):
+            again = cls.find_method(name)
+            if again is not None and again[0] in cls.own_classes and not self._ran(facts, again[1]):
+                owner, method = again
+                interpreter.run_function(FunctionValue(method, owner.statement, owner, SelfValue(cls)), Arguments(complete=False))
+
+    def _ran(self, facts: ClassFacts, method: cst.FunctionDef) -> bool:
+        return any(store.method is not None and store.method.node is method for store in facts.stores)
+
+    def _note_movers(self, facts: ClassFacts) -> None:
+        moved: set[str] = set()
+        for cls in facts.cls.own_classes:
+            for name in ("_apply", "to", "cuda"):
+                method = cls.methods.get(name)
+                if method is None:
+                    continue
+                interesting = set(names_in(method.body))
+                if interesting & {"vars", "setattr"} or "__dict__" in _attributes_in(method.body):
+                    facts.moves_everything = True
+                moved |= set(_attributes_in(method.body))
+            if "__setattr__" in cls.methods:
+                facts.moves_everything = True
+        facts.moved_by_itself = frozenset(moved)
+
+    def _run_steps(self, facts: ClassFacts) -> None:
+        cls = facts.cls
+        built = dict(facts.live)
+        entries = [found for name in STEPS if (found := cls.find_method(name)) is not None]
+        seen: set[cst.CSTNode] = set()
+        for owner, method in entries:
+            self._run_method(facts, owner, method, Phase.FORWARD)
+            seen.add(method)
+            facts.live = dict(built)
+        for owner in cls.own_classes:
+            for name, method in owner.methods.items():
+                if method not in seen and name not in {"__init__", "_apply", "to", "cuda"} and cls.find_method(name) == (owner, method):
+                    self._run_method(facts, owner, method, Phase.OTHER)
+                    facts.live = dict(built)
+
+    def _run_method(self, facts: ClassFacts, owner: ClassModel, method: cst.FunctionDef, phase: Phase) -> None:
+        interpreter = Interpreter(self, facts, phase)
+        static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
+        bound = None if static else SelfValue(facts.cls)
+        interpreter.run_function(FunctionValue(method, owner.statement, owner, bound), Arguments(complete=False))
+        self.moves.extend(interpreter.discarded)
+        self.non_leaves.extend(interpreter.non_leaves)
+
+    def state_of(self, cls: ClassModel) -> State | None:
+        """The state that an instance of a module class has; None where nothing of it is known, or while that is being found out."""
+        if cls not in self._states:
+            self._states[cls] = None
+            self._states[cls] = self.facts(cls).instance.whole_state() or _NO_STATE
+        return self._states[cls]
+
+    # The file itself
+
+    @cached_property
+    def moves(self) -> list[DiscardedMove]:
+        """The moves of tensors whose results are lost, found so far."""
+        return []
+
+    @cached_property
+    def non_leaves(self) -> list[NonLeaf]:
+        """The non-leaf tensors that an optimizer gets, found so far."""
+        return []
+
+    @cached_property
+    def script(self) -> Interpreter:
+        """The run of the file's top level, and then of its functions and plain classes."""
+        interpreter = Interpreter(self, None, Phase.SCRIPT)
+        for statement in self.document.statements:
+            frame = Frame(statement, self.globals)
+            interpreter.frames.append(frame)
+            interpreter.run([line for line in statement.tree.body if not isinstance(line, cst.ClassDef | cst.FunctionDef)])
+            self.globals = interpreter.globals = frame.names
+            interpreter.frames.pop()
+        self._collect(interpreter)
+        return interpreter
+
+    def run_all(self) -> None:
+        """Run everything: the file, the module classes, the functions and the plain classes."""
+        _ = self.modules
+        for function, statement in self.names.functions.values():
+            interpreter = Interpreter(self, None, Phase.SCRIPT)
+            interpreter.run_function(FunctionValue(function, statement), Arguments(complete=False))
+            self._collect(interpreter)
+        for cls in self.classes:
+            if cls.is_module:
+                continue
+            instance = Instance(cls)
+            for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
+                interpreter = Interpreter(self, None, Phase.SCRIPT)
+                static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
+                function_value = FunctionValue(method, cls.statement, cls, None if static else instance)
+                interpreter.run_function(function_value, Arguments(complete=False))
+                self._collect(interpreter)
+
+    def _collect(self, interpreter: Interpreter) -> None:
+        self.moves.extend(interpreter.discarded)
+        self.non_leaves.extend(interpreter.non_leaves)
+
+    def arithmetic_names(self, function: FunctionValue) -> frozenset[str]:
+        """The names that a function adds, multiplies, negates and the like."""
+        if function.node not in self._arithmetic:
+            self._arithmetic[function.node] = frozenset(_operands(function.node))
+        return self._arithmetic[function.node]
+
+    def attribute_read(self, attribute: str) -> bool:
+        """Whether anything in the file reads an attribute of this name other than through `self`, or one whose name is not known."""
+        return attribute in self._foreign_attributes
+
+    @cached_property
+    def _foreign_attributes(self) -> frozenset[str]:
+        found: set[str] = set()
+        for statement in self.document.statements:
+            _collect_foreign(statement.tree, found)
+        return frozenset(found)
+
+
+def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:
+    if isinstance(node, cst.Attribute) and not (isinstance(node.value, cst.Name) and node.value.value == "self"):
+        found.add(node.attr.value)
+    for child in node.children:
+        _collect_foreign(child, found)
+
+
+def _inner_classes(node: cst.CSTNode) -> list[cst.ClassDef]:
+    """The classes defined in a statement, at whatever depth."""
+    found: list[cst.ClassDef] = []
+    if isinstance(node, cst.ClassDef):
+        found.append(node)
+    suites = [node.body] if isinstance(node, cst.ClassDef | cst.FunctionDef) else list(blocks(node))
+    for suite in suites:
+        for child in suite.body:
+            found += _inner_classes(child)
+    return found
+
+
+def _attributes_in(node: cst.CSTNode) -> set[str]:
+    found = {node.attr.value} if isinstance(node, cst.Attribute) else set()
+    for child in node.children:
+        found |= _attributes_in(child)
+    return found
+
+
+def _operands(node: cst.CSTNode) -> set[str]:
+    """The plain names that stand beside an arithmetic operator."""
+    found: set[str] = set()
+    sides: list[cst.BaseExpression] = []
+    if isinstance(node, cst.BinaryOperation):
+        sides = [node.left, node.right]
+    elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        sides = [node.expression]
+    for side in sides:
+        if isinstance(side, cst.Name):
+            found.add(side.value)
+    for child in node.children:
+        found |= _operands(child)
+    return found

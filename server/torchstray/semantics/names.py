@@ -1,0 +1,172 @@
+"""The names that a file binds at its top level, and how it spells what it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from torchstray.semantics import torch_api
+from torchstray.semantics.values import Place
+from torchstray.syntax.document import Document, Statement
+from torchstray.text.edits import Edit
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How to write a name in a file: its `text`, and the `edits` that import what it needs."""
+
+    text: str
+    edits: tuple[Edit, ...] = ()
+
+
+def dotted(node: cst.CSTNode | None) -> str | None:
+    """The text of a name such as `a.b.c`; None for any other expression."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        before = dotted(node.value)
+        return None if before is None else f"{before}.{node.attr.value}"
+    return None
+
+
+def blocks(node: cst.CSTNode) -> Iterator[cst.BaseSuite]:
+    """The suites that a compound statement runs in the scope it stands in (so not those of a function or class)."""
+    if isinstance(node, cst.If):
+        yield node.body
+        if node.orelse is not None:
+            yield from blocks(node.orelse)
+    elif isinstance(node, cst.Try | cst.TryStar):
+        yield node.body
+        for handler in node.handlers:
+            yield handler.body
+        for rest in (node.orelse, node.finalbody):
+            if rest is not None:
+                yield rest.body
+    elif isinstance(node, cst.For | cst.While):
+        yield node.body
+        if node.orelse is not None:
+            yield node.orelse.body
+    elif isinstance(node, cst.Else | cst.With):
+        yield node.body
+    elif isinstance(node, cst.Match):
+        for case in node.cases:
+            yield case.body
+
+
+@dataclass
+class FileNames:
+    """`imports` maps each imported name to what it stands for; where a name is imported twice (as in `try`/`except`), the
+    first one counts. `stars` are the modules whose public names are all imported."""
+
+    document: Document
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    classes: list[tuple[cst.ClassDef, Statement]] = field(default_factory=list)
+    functions: dict[str, tuple[cst.FunctionDef, Statement]] = field(default_factory=dict)
+    from_imports: dict[str, Place] = field(default_factory=dict)
+    last_import: Place | None = None
+
+    def __post_init__(self) -> None:
+        for statement in self.document.statements:
+            for node in statement.tree.body:
+                self._collect(node, statement, top=True)
+
+    def _collect(self, node: cst.CSTNode, statement: Statement, top: bool) -> None:
+        if isinstance(node, cst.SimpleStatementLine):
+            for small in node.body:
+                if isinstance(small, cst.Import | cst.ImportFrom):
+                    self._import(small, statement, top)
+        elif isinstance(node, cst.ClassDef):
+            self.classes.append((node, statement))
+        elif isinstance(node, cst.FunctionDef):
+            self.functions[node.name.value] = (node, statement)
+        else:
+            for block in blocks(node):
+                for child in block.body:
+                    self._collect(child, statement, top=False)
+
+    def _import(self, node: cst.Import | cst.ImportFrom, statement: Statement, top: bool) -> None:
+        if top:
+            self.last_import = Place(statement, node)
+        for name, target in imported(node):
+            if name == "*":
+                self.stars.append(target)
+            else:
+                self.imports.setdefault(name, target)
+        if top and isinstance(node, cst.ImportFrom) and not node.relative and not isinstance(node.names, cst.ImportStar):
+            module = dotted(node.module)
+            if module is not None:
+                self.from_imports.setdefault(module, Place(statement, node))
+
+    def qualified(self, name: str) -> str | None:
+        """The full name that an imported `name` stands for; None where it is not imported."""
+        if name in self.imports:
+            return self.imports[name]
+        for module in self.stars:
+            if name in torch_api.exports(module):
+                return torch_api.canonical(f"{module}.{name}")
+        return None
+
+    def spell(self, qualified: str) -> Spelling:
+        """How this file writes `torch.nn.X` (or another name below torch), importing it as its author would where it must."""
+        module, _, last = qualified.rpartition(".")
+        for name, target in self.imports.items():
+            if target == qualified:
+                return Spelling(name)
+        if any(last in torch_api.exports(star) and torch_api.canonical(f"{star}.{last}") == qualified for star in self.stars):
+            return Spelling(last)
+        for name, target in self.imports.items():
+            if target == module:
+                return Spelling(f"{name}.{last}")
+        for name, target in self.imports.items():
+            if module.startswith(target + ".") and target == "torch":
+                return Spelling(f"{name}{module[len(target) :]}.{last}")
+        if module in self.from_imports:
+            return Spelling(last, (self._extend(self.from_imports[module], last),))
+        parent, _, namespace = module.rpartition(".")
+        if parent in self.from_imports:
+            return Spelling(f"{namespace}.{last}", (self._extend(self.from_imports[parent], namespace),))
+        statement = f"from {parent} import {namespace}\n" if parent else f"import {module}\n"
+        return Spelling(f"{namespace}.{last}", (Edit(*[self._after_imports()] * 2, statement),))
+
+    def _extend(self, place: Place, name: str) -> Edit:
+        node = place.node
+        assert isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar)
+        end = place.statement.span(node.names[-1]).end
+        comma = node.names[-1].comma
+        if isinstance(comma, cst.Comma):
+            end = place.statement.span(node.names[-1].name).end if node.names[-1].asname is None else end
+        return Edit(end, end, f", {name}")
+
+    def _after_imports(self) -> int:
+        document = self.document
+        if self.last_import is not None:
+            row, _ = document.lines.position(self.last_import.span.end)
+            return document.lines.offset(row + 1, 1)
+        return document.statements[0].start if document.statements else 0
+
+
+def imported(node: cst.Import | cst.ImportFrom) -> Iterator[tuple[str, str]]:
+    """The (name bound, full name) pairs of one import statement; `("*", module)` for a star import. Relative modules keep their dots."""
+    if isinstance(node, cst.Import):
+        for alias in node.names:
+            full = dotted(alias.name)
+            if full is None:
+                continue
+            if alias.asname is not None:
+                yield dotted(alias.asname.name) or full, torch_api.canonical(full)
+            else:
+                yield full.partition(".")[0], full.partition(".")[0]
+        return
+    module = "." * len(node.relative) + (dotted(node.module) or "")
+    if isinstance(node.names, cst.ImportStar):
+        yield "*", module
+        return
+    for alias in node.names:
+        name = dotted(alias.name)
+        if name is not None:
+            bound = dotted(alias.asname.name) if alias.asname is not None else name
+            separator = "" if module.endswith(".") else "."
+            yield bound or name, torch_api.canonical(f"{module}{separator}{name}")

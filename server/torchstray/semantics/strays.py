@@ -1,0 +1,178 @@
+"""What a module keeps without registering it, and how surely that fails."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from torchstray.semantics.facts import ClassFacts, Handling, Phase, Store, Use
+from torchstray.semantics.torch_api import State
+from torchstray.semantics.values import (
+    Container,
+    Distribution,
+    Home,
+    Instance,
+    ModuleInstance,
+    Parameter,
+    Tensor,
+    Value,
+    contents,
+    options_of,
+)
+
+
+class Kind(enum.Enum):
+    """What stays behind."""
+
+    MODULE = enum.auto()
+    COMPUTED = enum.auto()
+    PARAMETER = enum.auto()
+    TENSOR = enum.auto()
+
+
+@dataclass(frozen=True)
+class Stray:
+    """What an attribute keeps without registering it. `store` is the first assignment that keeps such a thing, `values` the strays
+    themselves, `holder` the value that the attribute has: the stray itself, or what it is in."""
+
+    kind: Kind
+    facts: ClassFacts
+    store: Store
+    holder: Value
+    values: tuple[Value, ...]
+
+    @property
+    def attribute(self) -> str:
+        """The attribute's name; `{}` stands for each part that is made at run time."""
+        return self.store.attribute
+
+    @property
+    def state(self) -> State:
+        """The state of the modules that stay behind."""
+        states = [value.whole_state() for value in self.values if isinstance(value, ModuleInstance)]
+        known = [state for state in states if state is not None]
+        return State(
+            parameters=any(state.parameters for state in known),
+            buffers=any(state.buffers for state in known),
+            mode=any(state.mode for state in known),
+        )
+
+    @property
+    def failing(self) -> Use | None:
+        """The first use in `forward` that fails on another device."""
+        return next(
+            (use for use in self.uses if use.handling is Handling.FAILS and use.phase is Phase.FORWARD),
+            None,
+        )
+
+    @property
+    def uses(self) -> list[Use]:
+        """The uses of what the attribute holds once the module is built."""
+        return [use for use in self.facts.uses_of(self.attribute) if use.phase is not Phase.INIT]
+
+
+def strays(facts: ClassFacts) -> Iterator[Stray]:
+    """What is left behind by a module's `.to()`, one for each assignment that keeps it."""
+    reported: set[Store] = set()
+    for store in _lasting(facts):
+        found = _stray(facts, store)
+        if found is None:
+            continue
+        earlier = _first(facts, found)
+        if earlier.store not in reported:
+            reported.add(earlier.store)
+            yield earlier
+
+
+def _lasting(facts: ClassFacts) -> Iterator[Store]:
+    """The stores whose values the built module has, and those by which a method other than the steps fills it later."""
+    for stores in facts.live.values():
+        yield from stores
+    known = {store for stores in facts.live.values() for store in stores}
+    for store in facts.stores:
+        if store.phase is Phase.OTHER and store not in known and store.attribute not in facts.live:
+            yield store
+
+
+def _first(facts: ClassFacts, stray: Stray) -> Stray:
+    """The same stray where the attribute first keeps one: an attribute that is assigned again is reported at the first."""
+    found, waiting, seen = stray, list(stray.store.overwrites), {stray.store}
+    while waiting:
+        store = waiting.pop(0)
+        if store in seen:
+            continue
+        seen.add(store)
+        earlier = _stray(facts, store)
+        if earlier is not None and earlier.kind is stray.kind:
+            found = earlier
+            waiting += store.overwrites
+    return found
+
+
+def _stray(facts: ClassFacts, store: Store) -> Stray | None:
+    made_in_forward = {built.value for built in facts.built}
+    for holder in options_of(store.value):
+        if isinstance(holder, ModuleInstance | Parameter):
+            continue
+        everything = [value for value in contents(holder) if value not in made_in_forward]
+        modules = tuple(value for value in everything if isinstance(value, ModuleInstance) and _stays(value, holder))
+        if modules:
+            return Stray(Kind.MODULE, facts, store, holder, modules)
+        if store.phase is not Phase.INIT:
+            continue
+        held = facts.held.get(store)
+        inside = everything if held is None else [value for value in everything if value in held]
+        every = [value for value in inside if isinstance(value, Tensor)]
+        computed = tuple(value for value in every if value.parameter is not None and not value.parameter.registered)
+        if computed:
+            return Stray(Kind.COMPUTED, facts, store, holder, computed)
+        tensors = [value for value in every if value.home is not Home.GIVEN]
+        parameters = tuple(
+            value
+            for value in inside
+            if (isinstance(value, Parameter) and not value.registered)
+            or (isinstance(value, Tensor) and value in tensors and value.requires_grad and value.alias is None and value.parameter is None)
+        )
+        if parameters:
+            return Stray(Kind.PARAMETER, facts, store, holder, parameters)
+        if facts.moves_everything or store.attribute in facts.moved_by_itself:
+            continue
+        plain = tuple(value for value in tensors if value.alias != "parameter")
+        if plain and not _only_arguments(holder, plain):
+            return Stray(Kind.TENSOR, facts, store, holder, plain)
+        if isinstance(holder, Distribution) and any(isinstance(tensor, Tensor) for tensor in holder.tensors):
+            return Stray(Kind.TENSOR, facts, store, holder, tuple(holder.tensors))
+    return None
+
+
+def _stays(module: ModuleInstance, holder: Value) -> bool:
+    """Whether a module that `holder` keeps is left behind."""
+    if module.registered or module.argument or module.inner:
+        return False
+    state = module.whole_state()
+    return state is not None and state.any
+
+
+def _only_arguments(holder: Value, tensors: tuple[Value, ...]) -> bool:
+    """Whether a plain object or a container holds nothing but tensors that the caller handed in."""
+    return isinstance(holder, Container | Instance) and all(
+        isinstance(tensor, Tensor) and tensor.source.name == "ARGUMENT" for tensor in tensors
+    )
+
+
+def is_stub(method: cst.FunctionDef | None) -> bool:
+    """Whether a method has no body to speak of, so that nothing can be said of what it uses."""
+    if method is None:
+        return True
+    for line in method.body.body:
+        small = line.body if isinstance(line, cst.SimpleStatementLine) else [line]
+        for statement in small if isinstance(small, list | tuple) else [line]:
+            if isinstance(statement, cst.Pass | cst.Raise):
+                continue
+            if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Ellipsis | cst.SimpleString | cst.ConcatenatedString):
+                continue
+            return False
+    return True

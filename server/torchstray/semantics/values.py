@@ -1,0 +1,430 @@
+"""What an expression can be worth, as far as devices and registration are concerned."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from torchstray.semantics.torch_api import State
+
+if TYPE_CHECKING:
+    from torchstray.semantics.classes import ClassModel
+    from torchstray.syntax.document import Statement
+    from torchstray.text.edits import Span
+
+
+@dataclass(frozen=True)
+class Place:
+    """A syntax node together with the top-level statement it stands in."""
+
+    statement: Statement
+    node: cst.CSTNode
+
+    @property
+    def span(self) -> Span:
+        """The node's characters in the document, without its own parentheses."""
+        return self.statement.span(self.node)
+
+    @property
+    def whole(self) -> Span:
+        """The node's characters in the document, with its own parentheses."""
+        return self.statement.whole_span(self.node)
+
+
+class Value:
+    """Something about which nothing is known."""
+
+    __slots__ = ()
+
+
+UNKNOWN = Value()
+
+
+class _Missing(enum.Enum):
+    MISSING = enum.auto()
+
+
+MISSING = _Missing.MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Value):
+    """A number, string, None, size, dtype or device: no tensor and no module. `literal` is its Python value where that is
+    written in the source."""
+
+    literal: object = MISSING
+
+
+NONE = Scalar(None)
+ANY_SCALAR = Scalar()
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Value):
+    """A string used as an attribute's name; `{}` stands for each part that is made at run time."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device(Value):
+    """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`."""
+
+    literal: str | None = None
+
+
+class Source(enum.IntEnum):
+    """Where a tensor's numbers come from; the larger one wins when two tensors meet."""
+
+    CONSTANT = 0
+    RANDOM = 1
+    DATA = 2
+    ARGUMENT = 3
+
+
+class Home(enum.IntEnum):
+    """Which device a tensor is on; the larger one wins when two tensors meet."""
+
+    CPU = 0
+    FIXED = 1
+    GIVEN = 2
+    FOLLOWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Value):
+    """A tensor that is not, itself, an `nn.Parameter` made here.
+
+    `dtype` is `float`, `int`, `bool`, `complex` or None where unknown. `bounded` says that its numbers are small enough
+    (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self` whose unregistered tensors it is
+    made of without having been moved. `alias` is `parameter` or `buffer` for a tensor read from a registered attribute.
+    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
+    """
+
+    source: Source = Source.CONSTANT
+    home: Home = Home.CPU
+    dtype: str | None = None
+    bounded: bool = False
+    zero_dim: bool = False
+    requires_grad: bool = False
+    leaf: bool = True
+    strays: frozenset[str] = frozenset()
+    alias: str | None = None
+    parameter: Parameter | None = None
+    made: Place | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Parameter(Value):
+    """An `nn.Parameter`, or with `buffer` an `nn.Buffer`, made by the call at `place`."""
+
+    place: Place
+    data: Value
+    buffer: bool = False
+    registered: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class ModuleInstance(Value):
+    """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that makes
+    it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a registered road.
+    `cls` is its class in this file, `name` the words a user knows the class by."""
+
+    name: str
+    state: State | None
+    place: Place | None = None
+    cls: ClassModel | None = None
+    children: list[Value] = field(default_factory=list)
+    attributes: dict[str, Value] = field(default_factory=dict)
+    argument: bool = False
+    registered: bool = False
+    inner: bool = False
+
+    def whole_state(self, seen: frozenset[int] = frozenset()) -> State | None:
+        """The state of this module and of all that it registers; None where nothing is known of any of it."""
+        if id(self) in seen:
+            return None
+        known = [self.state] if self.state is not None else []
+        for child in modules_in(self.children):
+            state = child.whole_state(seen | {id(self)})
+            if state is not None:
+                known.append(state)
+        for child in parameters_in(self.children):
+            known.append(State(parameters=not child.buffer, buffers=child.buffer, mode=False))
+        if not known:
+            return None
+        return State(
+            parameters=any(state.parameters for state in known),
+            buffers=any(state.buffers for state in known),
+            mode=any(state.mode for state in known),
+        )
+
+    def register(self) -> None:
+        """Note that a module holds this one by a registered road, and so all that it holds itself."""
+        if self.registered:
+            return
+        self.registered = True
+        for child in modules_in(self.children):
+            child.register()
+
+
+class Shape(enum.Enum):
+    """The Python type of a container."""
+
+    LIST = "list"
+    TUPLE = "tuple"
+    DICT = "dict"
+    SET = "set"
+    DEQUE = "deque"
+
+
+@dataclass(eq=False, slots=True)
+class Container(Value):
+    """A list, tuple, dict, set or deque. `items` are the values seen to go in, in order; `keys` the keys of a dict.
+    `exact` says that the items are all there is, one for each position. `owners` names the attributes of `self` that hold it."""
+
+    shape: Shape
+    items: list[Value] = field(default_factory=list)
+    keys: list[Value] = field(default_factory=list)
+    place: Place | None = None
+    exact: bool = False
+    owners: set[str] = field(default_factory=set)
+    grown_at: list[Place] = field(default_factory=list)
+
+    def element(self) -> Value:
+        """What iteration over the values, or an unknown index, gives."""
+        return from_holder(one_of(self.items), self.owners)
+
+    def at(self, key: Value) -> Value:
+        """What the item of this key or position is."""
+        literal = key.text if isinstance(key, Name) else key.literal if isinstance(key, Scalar) else MISSING
+        if self.exact and isinstance(literal, int) and self.shape is not Shape.DICT:
+            if -len(self.items) <= literal < len(self.items):
+                return from_holder(self.items[literal], self.owners)
+        elif self.exact and self.shape is Shape.DICT and literal is not MISSING:
+            for known, item in zip(self.keys, self.items, strict=False):
+                if (isinstance(known, Name) and known.text == literal) or (
+                    isinstance(known, Scalar) and known.literal == literal
+                ):
+                    return from_holder(item, self.owners)
+        return self.element()
+
+
+@dataclass(eq=False, slots=True)
+class Distribution(Value):
+    """A `torch.distributions` object; `tensors` are its tensors, made on the CPU where it got numbers."""
+
+    name: str
+    tensors: list[Value]
+    place: Place
+    owners: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False, slots=True)
+class Instance(Value):
+    """An object of a class of this file that is no module. `owners` names the attributes of `self` that hold it."""
+
+    cls: ClassModel
+    attributes: dict[str, Value] = field(default_factory=dict)
+    place: Place | None = None
+    owners: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False, slots=True)
+class SelfValue(Value):
+    """`self` of the module class that is being looked at."""
+
+    cls: ClassModel
+
+
+@dataclass(frozen=True, slots=True)
+class SuperValue(Value):
+    """`super()`: attributes are looked up after `after` in the order of resolution of `of`'s class."""
+
+    of: Value
+    after: ClassModel
+
+
+@dataclass(frozen=True, slots=True)
+class ClassValue(Value):
+    """A class of this file."""
+
+    cls: ClassModel
+
+
+@dataclass(frozen=True, slots=True)
+class Qualified(Value):
+    """Something imported, by the full name it has where it is defined, such as `torch.nn.Linear`."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FunctionValue(Value):
+    """A function of this file, with what it is bound to and what it captured."""
+
+    node: cst.FunctionDef | cst.Lambda
+    statement: Statement
+    owner: ClassModel | None = None
+    bound: Value | None = None
+    captured: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Partial(Value):
+    """`functools.partial(function, ...)`: a call that waits."""
+
+    function: Value
+    arguments: Arguments
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Method(Value):
+    """An attribute of a value that is about to be called: `tensor.to`, `list.append`."""
+
+    of: Value
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OneOf(Value):
+    """One of several values, by the branch taken; never nested, never empty."""
+
+    options: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Input(Value):
+    """What `forward` is given, or what a registered module computes: on the module's device, if it is a tensor. `proven` says
+    that it is one."""
+
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Value):
+    """The result of `.to(device)` on something unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader(Value):
+    """A `torch.utils.data.DataLoader` that puts batches together in torch's own way: it yields tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Value):
+    """What such a loader yields: a tensor, or a tuple or dict of them."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call. `complete` is False where `*args` or `**kwargs` hide some."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: dict[str, Value] = field(default_factory=dict)
+    complete: bool = True
+
+    def get(self, position: int | None, keyword: str | None) -> Value | None:
+        """The argument at this 0-based position or of this keyword; None where it is not given."""
+        if keyword is not None and keyword in self.keywords:
+            return self.keywords[keyword]
+        if position is not None and position < len(self.positional):
+            return self.positional[position]
+        return None
+
+    def values(self) -> Iterator[Value]:
+        """All arguments, positional ones first."""
+        yield from self.positional
+        yield from self.keywords.values()
+
+
+_MOST_OPTIONS = 8
+
+
+def one_of(values: Iterable[Value]) -> Value:
+    """The value that is one of `values`; UNKNOWN where there are none."""
+    options: list[Value] = []
+    for value in values:
+        for option in value.options if isinstance(value, OneOf) else (value,):
+            if not any(option is known or (option == known and not isinstance(option, Tensor)) for known in options):
+                options.append(option)
+    if not options:
+        return UNKNOWN
+    if len(options) > 1:
+        options = [option for option in options if option is not UNKNOWN] or [UNKNOWN]
+    return options[0] if len(options) == 1 else OneOf(tuple(options[:_MOST_OPTIONS]))
+
+
+def options_of(value: Value) -> tuple[Value, ...]:
+    """The values that `value` may be."""
+    return value.options if isinstance(value, OneOf) else (value,)
+
+
+def from_holder(value: Value, owners: Iterable[str]) -> Value:
+    """`value` as read from something that the attributes `owners` of `self` hold."""
+    owners = frozenset(owners)
+    if not owners:
+        return value
+    taken: list[Value] = []
+    for option in options_of(value):
+        if isinstance(option, Tensor):
+            taken.append(replace(option, strays=option.strays | owners))
+            continue
+        if isinstance(option, Container | Instance | Distribution):
+            option.owners |= owners
+        taken.append(option)
+    return one_of(taken)
+
+
+def holders(value: Value) -> frozenset[str]:
+    """The attributes of `self` that hold, without registering it, what `value` is or is made of."""
+    if isinstance(value, Tensor):
+        return value.strays
+    if isinstance(value, Container | Instance | Distribution):
+        return frozenset(value.owners)
+    return frozenset()
+
+
+def contents(value: Value, depth: int = 6) -> Iterator[Value]:
+    """`value` and all that it holds without registering it: items of containers, attributes of plain objects, what a partial
+    or a lambda has captured."""
+    for option in options_of(value):
+        yield option
+        if depth == 0:
+            continue
+        inside: Iterable[Value] = ()
+        if isinstance(option, Container):
+            inside = option.items
+        elif isinstance(option, Instance):
+            inside = option.attributes.values()
+        elif isinstance(option, Partial):
+            inside = [option.function, *option.arguments.values()]
+        elif isinstance(option, Distribution):
+            inside = option.tensors
+        elif isinstance(option, Method) and isinstance(option.of, ModuleInstance | Instance):
+            inside = [option.of]
+        elif isinstance(option, FunctionValue) and isinstance(option.node, cst.Lambda):
+            inside = option.captured.values()
+        for item in inside:
+            yield from contents(item, depth - 1)
+
+
+def modules_in(values: Iterable[Value]) -> Iterator[ModuleInstance]:
+    """The modules among `values` and in what they hold."""
+    for value in values:
+        for held in contents(value):
+            if isinstance(held, ModuleInstance):
+                yield held
+
+
+def parameters_in(values: Iterable[Value]) -> Iterator[Parameter]:
+    """The parameters among `values` and in what they hold."""
+    for value in values:
+        for held in contents(value):
+            if isinstance(held, Parameter):
+                yield held

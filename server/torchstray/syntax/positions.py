@@ -1,0 +1,65 @@
+"""Where the nodes of a tree are in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from torchstray.text.edits import Span
+
+
+class Positions(CodegenState):
+    """Where each node of a tree is, in 0-based offsets into the tree's own text.
+
+    libcst writes a tree's text piece by piece; written once with the pieces' lengths added up, every node's place is
+    known. This is what libcst's PositionProvider does too, but in lines and columns and at several times the cost.
+    """
+
+    def __init__(self, tree: cst.Module) -> None:
+        super().__init__(default_indent=tree.default_indent, default_newline=tree.default_newline)
+        self._offset = 0
+        self._open: list[int] = []
+        self._whole: dict[cst.CSTNode, tuple[int, int]] = {}
+        self._syntactic: dict[cst.CSTNode, tuple[int, int]] = {}
+        tree._codegen(self)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """The node without surrounding white space and its own parentheses."""
+        return Span(*(self._syntactic.get(node) or self._whole[node]))
+
+    def whole_span(self, node: cst.CSTNode) -> Span:
+        """The node with the parentheses around it."""
+        left, right = getattr(node, "lpar", None), getattr(node, "rpar", None)
+        if isinstance(left, Sequence) and isinstance(right, Sequence) and left and right:
+            return Span(self._whole[left[0]][0], self._whole[right[-1]][1])
+        return self.span(node)
+
+    def add_token(self, value: str) -> None:
+        self.tokens.append(value)
+        self._offset += len(value)
+
+    def add_indent_tokens(self) -> None:
+        self.tokens.extend(self.indent_tokens)
+        self._offset += sum(map(len, self.indent_tokens))
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._open.append(self._offset)
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self._whole[node] = self._open.pop(), self._offset
+
+    @contextmanager
+    def record_syntactic_position(
+        self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
+    ) -> Iterator[None]:
+        start = self._offset
+        yield
+        end = self._offset
+        if start_node is not None:
+            start = self.span(start_node).start
+        if end_node is not None:
+            end = self.span(end_node).end
+        self._syntactic[node] = start, end
