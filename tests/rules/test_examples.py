@@ -255,3 +255,39 @@ def test_torch_notices_devices_that_meet() -> None:
     inputs = "(torch.ones(1, 2),)"
     assert observe(code, "Masked()", inputs).mixed_devices
     assert observe(code.replace("mask.to(", "mask = mask.to("), "Masked()", inputs).faults == ()
+
+
+def test_torch_notices_a_parameter_that_was_computed_by_moving_it() -> None:
+    code = textwrap.dedent("""
+        import torch
+        from torch import nn
+
+        class Moved(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(2)).to(device)
+
+            def forward(self, x):
+                return x * self.weight
+    """)
+    inputs = "(torch.ones(1, 2),)"
+    assert observe(code, "Moved('cpu')", inputs).strays == ("self.weight",)
+    assert observe(code, "Moved('cuda:1')", inputs).strays == ("self.weight",)
+    assert observe(code.replace(".to(device)", ""), "Moved('cpu')", inputs).faults == ()
+
+
+def test_torch_knows_that_parameters_move_in_place() -> None:
+    code = textwrap.dedent("""
+        import torch
+        from torch import nn
+
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(2))
+                self.weights = [self.weight]
+
+            def forward(self, x):
+                return x * self.weights[0]
+    """)
+    assert observe(code, "Twice()", "(torch.ones(1, 2),)").faults == ()

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -87,14 +88,14 @@ def fresh_program(code: str) -> Iterator[Callable[[str], Any]]:
     try:
         random.seed(SEED)
         np.random.seed(SEED)  # the examples use the global generator
-        with SteadyDraws():
+        with FarDevices(), SteadyDraws():
             exec(compile(code, f"<{MODULE_NAME}>", "exec"), program.__dict__)  # noqa: S102
 
         def evaluate(expression: str) -> Any:
-            with SteadyDraws():
+            with FarDevices(), SteadyDraws():
                 return eval(expression, program.__dict__)  # noqa: S307
 
-        with SteadyDraws():
+        with FarDevices(), SteadyDraws():
             yield evaluate
     finally:
         if before is None:
@@ -123,6 +124,33 @@ class SteadyDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._numbers[signature] += 1
             torch.default_generator.manual_seed(SEED + self._numbers[signature])
         return func(*args, **(kwargs or {}))
+
+
+class FarDevices(TorchFunctionMode):
+    """Makes a move to a device a copy, as it is where that device is another one, and takes the CPU for every GPU.
+
+    So `nn.Parameter(...).to(device)` is the computed tensor that it is in real life.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0].clone()
+        args, kwargs = tuple(map(reachable, args)), {key: reachable(value) for key, value in (kwargs or {}).items()}
+        result = func(*args, **kwargs)
+        moves = func is torch.Tensor.to and any(map(is_device, (*args[1:], *kwargs.values())))
+        return result.clone() if moves and result is args[0] else result
+
+
+def is_device(argument: object) -> bool:
+    """Tell whether an argument of `Tensor.to` names a device."""
+    return isinstance(argument, (str, torch.device))
+
+
+def reachable(argument: object) -> object:
+    """Return the CPU for the name of a GPU, and everything else as it is."""
+    return "cpu" if is_device(argument) and str(argument).startswith("cuda") else argument
 
 
 @contextmanager
@@ -156,11 +184,10 @@ def kept_kinds(built: Iterable[nn.Module | nn.Parameter]) -> Iterator[str]:
 
 def must_be_registered(module: nn.Module) -> bool:
     """Tell whether a module has something to move, to train or to save, or behaves otherwise in training."""
-    return any(
-        part._parameters or part._buffers or "training" in part.forward.__code__.co_names
-        for part in module.modules()
-        if isinstance(part.forward, types.MethodType)
-    )
+    if any(True for _ in itertools.chain(module.parameters(), module.buffers())):
+        return True
+    forwards = (part.forward for part in module.modules() if isinstance(part.forward, types.MethodType))
+    return any("training" in forward.__code__.co_names for forward in forwards)
 
 
 def left_behind(root: nn.Module) -> Iterator[str]:
@@ -236,13 +263,26 @@ def run_moved(code: str, build: str, inputs: str) -> str | None:
     None also where it ends in another way: what depends on values cannot run without data.
     """
     with fresh_program(code) as evaluate:
-        module = evaluate(build).to("meta")
+        module = evaluate(build)
         arguments = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), evaluate(inputs))
         try:
+            with parameters_changed_in_place():
+                module.to("meta")
             module(*arguments)
         except (RuntimeError, NotImplementedError, ValueError) as error:
             return str(error) if MIXED_DEVICES.search(str(error)) else None
     return None
+
+
+@contextmanager
+def parameters_changed_in_place() -> Iterator[None]:
+    """Have a move to the meta device change parameters in place, as one to a GPU does."""
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
 
 
 def same(one: object, other: object) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from torchstray.report import FileFindings
-from torchstray.rules.rule import Finding, Severity
+from torchstray.rules.rule import Finding, Fix, Severity
 from torchstray.text.edits import Span
 from torchstray.text.lines import Lines
 
@@ -47,10 +47,20 @@ def _finding(file: FileFindings, finding: Finding) -> Iterator[str]:
         marks = [_Mark(finding.span, "^", "", _COLOURS[finding.severity])]
         marks += [_Mark(related.span, "-", related.message, "blue") for related in finding.related]
         yield from _source(file.lines, marks)
-    for number, fix in enumerate(finding.fixes):
-        how = "--fix" if fix.safe else "--fix --unsafe-fixes"
-        yield f"  {click.style('help', fg='green')}: {fix.title} ({how if number == 0 else 'in an editor'})"
+    for how, fix in _repairs(finding):
+        yield f"  {click.style('help', fg='green')}: {fix.title} ({how})"
     yield ""
+
+
+def _repairs(finding: Finding) -> Iterator[tuple[str, Fix]]:
+    """Yield the fixes that the command line can make, each with the options that make it."""
+    from torchstray.repair import choose
+
+    safe, preferred = choose(finding, unsafe=False), choose(finding, unsafe=True)
+    if preferred is not None and preferred != safe:
+        yield "--fix --unsafe-fixes", preferred
+    if safe is not None:
+        yield "--fix", safe
 
 
 def _source(lines: Lines, marks: list[_Mark]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from torchstray.rules.repairs import (
     stands_alone,
     text_of,
 )
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Early, Emptied
@@ -31,8 +31,8 @@ class BeforeSuperInit(Rule):
     name = "before-super-init"
     summary = "state is kept before nn.Module.__init__ has run, or lost to a second run"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -67,11 +67,19 @@ class BeforeSuperInit(Rule):
         )
 
     def _emptied(self, model: FileModel, emptied: Emptied) -> Finding:
-        shown = ", ".join(f"`self.{name}`" for name in emptied.lost[:3]) + (" and others" if len(emptied.lost) > 3 else "")
+        shown = ", ".join(f"`self.{name}`" for name in emptied.lost[:3]) + (
+            " and others" if len(emptied.lost) > 3 else ""
+        )
         call = text_of(model, emptied.place.span).split("\n")[0]
         fixes: tuple[Fix, ...] = ()
         if stands_alone(model, emptied.place.span) and call.startswith(("nn.Module.", "torch.nn.Module.")):
-            fixes = (Fix("Drop the second call: the layers stay registered", False, (delete_lines(model, emptied.place.span),)),)
+            fixes = (
+                Fix(
+                    "Drop the second call: the layers stay registered",
+                    False,
+                    (delete_lines(model, emptied.place.span),),
+                ),
+            )
         return Finding(
             rule=self.name,
             severity=self.severity,
@@ -113,7 +121,9 @@ def _call_first(model: FileModel, facts: ClassFacts, early: Early, call: Place |
     indent = indentation(model, start)
     if not stands_alone_before(model, start):
         return
-    base = next((entry for entry in cls.resolution[1:] if isinstance(entry, ClassModel) and "__init__" in entry.methods), None)
+    base = next(
+        (entry for entry in cls.resolution[1:] if isinstance(entry, ClassModel) and "__init__" in entry.methods), None
+    )
     if early.never:
         if base is not None and _wants_arguments(base.methods["__init__"]):
             return
@@ -124,7 +134,11 @@ def _call_first(model: FileModel, facts: ClassFacts, early: Early, call: Place |
             (Edit(at, at, f"{indent}super().__init__()\n"),),
         )
         return
-    if call is None or not stands_alone(model, call.span) or model.document.lines.position(call.span.start)[0] == model.document.lines.position(start)[0]:
+    if (
+        call is None
+        or not stands_alone(model, call.span)
+        or model.document.lines.position(call.span.start)[0] == model.document.lines.position(start)[0]
+    ):
         return
     assigned = {name for line in init.body.body for name in _assigned(line)}
     if set(names_in(call.node)) & assigned:

@@ -8,7 +8,7 @@ import libcst as cst
 
 from torchstray.rules.moving import after_super_call
 from torchstray.rules.repairs import delete_lines, row_of, stands_alone, text_of
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, ClassState
 from torchstray.semantics.model import FileModel
@@ -22,8 +22,8 @@ class ClassLevelState(Rule):
     name = "class-level-state"
     summary = "a layer, parameter or tensor as a class attribute of a module"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -85,14 +85,18 @@ def _severity(facts: ClassFacts, state: ClassState) -> Severity | None:
 
 def _fixes(model: FileModel, facts: ClassFacts, state: ClassState) -> Iterable[Fix]:
     cls, statement = facts.cls, state.statement
-    if not stands_alone(model, statement.span) or isinstance(state.value, Tensor) and len(facts.cls.assignments) == 0:
+    if not stands_alone(model, statement.span) or (isinstance(state.value, Tensor) and len(facts.cls.assignments) == 0):
         return
     if isinstance(statement.node, cst.Assign) and len(statement.node.targets) != 1:
         return
     own_names = {
         target.value
         for assignment in cls.assignments
-        for target in ([assignment.target] if isinstance(assignment, cst.AnnAssign) else [part.target for part in assignment.targets])
+        for target in (
+            [assignment.target]
+            if isinstance(assignment, cst.AnnAssign)
+            else [part.target for part in assignment.targets]
+        )
         if isinstance(target, cst.Name)
     }
     used_by_others = any(
@@ -135,9 +139,7 @@ def _free_names(node: cst.CSTNode, names: set[str]) -> Iterable[cst.Name]:
     if isinstance(node, cst.Name):
         if node.value in names:
             yield node
-    elif isinstance(node, cst.Attribute):
-        yield from _free_names(node.value, names)
-    elif isinstance(node, cst.Arg):
+    elif isinstance(node, cst.Attribute) or isinstance(node, cst.Arg):
         yield from _free_names(node.value, names)
     else:
         for child in node.children:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from torchstray.rules.repairs import needs_parentheses, row_of, text_of
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.rules.unregistered_parameter import argument_span, without_gradient
 from torchstray.semantics import torch_api
 from torchstray.semantics.facts import How, NonLeaf
@@ -23,8 +23,8 @@ class ComputedParameter(Rule):
     name = "computed-parameter"
     summary = "a tensor computed from an nn.Parameter takes its place"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -53,9 +53,7 @@ class ComputedParameter(Rule):
                 if isinstance(item, Tensor) and item.parameter is not None and item.made is not None:
                     yield self._finding(model, "what is kept", item.made, item, tuple(_fixes(model, item.made, item)))
 
-    def _finding(
-        self, model: FileModel, subject: str, place: Place, tensor: Tensor, fixes: tuple[Fix, ...]
-    ) -> Finding:
+    def _finding(self, model: FileModel, subject: str, place: Place, tensor: Tensor, fixes: tuple[Fix, ...]) -> Finding:
         shown = f"`{subject}`" if subject.startswith("self.") else subject
         return Finding(
             rule=self.name,
@@ -175,6 +173,7 @@ def _gradient_last(model: FileModel, found: NonLeaf) -> Iterable[Fix]:
     if not removed:
         return
     end = place.whole.end
+    added: tuple[Edit, ...]
     if needs_parentheses(found.expression):
         start = place.whole.start
         added = (Edit(start, start, "("), Edit(end, end, ").requires_grad_()"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from torchstray.rules.repairs import text_of
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics import facts
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.names import dotted
@@ -20,8 +20,8 @@ class DiscardedMove(Rule):
     name = "discarded-move"
     summary = "the result of moving a tensor is thrown away"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for move in model.moves:

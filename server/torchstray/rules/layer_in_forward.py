@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchstray.rules.moving import end_of_state, free_attribute
 from torchstray.rules.repairs import delete_lines, stands_alone, text_of
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics import torch_api
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Built, ClassFacts, Phase, Store
@@ -26,8 +26,8 @@ class LayerInForward(Rule):
     name = "layer-in-forward"
     summary = "a layer or parameter is built anew in every forward pass"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -52,7 +52,11 @@ class LayerInForward(Rule):
         elif isinstance(built.value, Parameter):
             message = f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; make it in `__init__`."
         elif grave:
-            what = "random weights on the CPU that are never trained or saved" if state.parameters else "fresh state on the CPU that is never kept or saved"
+            what = (
+                "random weights on the CPU that are never trained or saved"
+                if state.parameters
+                else "fresh state on the CPU that is never kept or saved"
+            )
             message = f"This `{name}` is built anew in every `forward`, with {what}; build it in `__init__`."
         else:
             message = f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never reaches it; build it in `__init__`."
@@ -95,11 +99,11 @@ def _fixes(model: FileModel, facts: ClassFacts, built: Built, state: State) -> I
     method = function.node
     if not isinstance(method, cst.FunctionDef) or method not in cls.methods.values():
         return
-    made = _moved(model, facts, built, place, method)
+    moved = _moved(model, facts, built, place, method)
     insertion = end_of_state(model, cls)
-    if made is None or insertion is None:
+    if moved is None or insertion is None:
         return
-    made, imports = made
+    made, imports = moved
     grave = state.parameters or state.buffers
     consequence = "it is trained, moved and saved, and `state_dict()` gets new keys" if grave else "`eval()` reaches it"
     title = f"Build it once, in `__init__`: {consequence}"
@@ -107,9 +111,11 @@ def _fixes(model: FileModel, facts: ClassFacts, built: Built, state: State) -> I
         title = f"Build it once, in `__init__`, as a lazy layer that takes its size from the first input: {consequence}"
     whole = _whole(place, method)
     assignment = _assignment(method, whole.node)
-    taken = {store.attribute for store in facts.stores} | set(facts.registered) | {
-        attribute for attribute in _self_attributes(cls.node)
-    }
+    taken = (
+        {store.attribute for store in facts.stores}
+        | set(facts.registered)
+        | {attribute for attribute in _self_attributes(cls.node)}
+    )
     if assignment is None:
         attribute = free_attribute(cls, taken, _attribute_name(built))
         edits = [Edit(whole.whole.start, whole.whole.end, f"self.{attribute}")]

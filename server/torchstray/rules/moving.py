@@ -64,7 +64,11 @@ def _last_offset(cls: ClassModel, node: cst.CSTNode) -> int:
     """The offset of the last character of a statement's own text, comments and blank lines behind it left out."""
     if isinstance(node, cst.SimpleStatementLine):
         return cls.statement.span(node).end
-    suites = [child for child in node.children if isinstance(child, cst.BaseSuite | cst.Else | cst.If | cst.Finally | cst.ExceptHandler)]
+    suites = [
+        child
+        for child in node.children
+        if isinstance(child, cst.BaseSuite | cst.Else | cst.If | cst.Finally | cst.ExceptHandler)
+    ]
     if suites:
         return _last_offset(cls, suites[-1])
     if isinstance(node, cst.IndentedBlock | cst.SimpleStatementSuite) and node.body:
@@ -97,7 +101,9 @@ def _is_super_call(node: cst.CSTNode) -> bool:
 
 def _new_init(model: FileModel, cls: ClassModel) -> Insertion | None:
     """A new `__init__` before the first method; None where the bases' own cannot be seen to take no arguments."""
-    if not cls.fully_known or any(isinstance(entry, ClassModel) and "__init__" in entry.methods for entry in cls.resolution):
+    if not cls.fully_known or any(
+        isinstance(entry, ClassModel) and "__init__" in entry.methods for entry in cls.resolution
+    ):
         return None
     if any(isinstance(entry, str) and entry not in {"torch.nn.Module", "object"} for entry in cls.resolution):
         return None
@@ -127,5 +133,3 @@ def free_attribute(cls: ClassModel, taken: Iterable[str], wanted: str) -> str:
     while f"{wanted}{number}" in names:
         number += 1
     return f"{wanted}{number}"
-
-

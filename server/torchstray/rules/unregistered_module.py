@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import registered_containers, row_of, wrapped
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
+from torchstray.rules.repairs import registered_containers, wrapped
+from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Kind, Stray, strays
@@ -34,8 +34,8 @@ class UnregisteredModule(Rule):
     name = "unregistered-module"
     summary = "layers that a module holds without registering them"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -91,9 +91,13 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
     if edits is None:
         return
     state = stray.state
-    name = "nn.ModuleDict" if isinstance(stray.holder, Container) and stray.holder.shape is Shape.DICT else "nn.ModuleList"
+    name = (
+        "nn.ModuleDict" if isinstance(stray.holder, Container) and stray.holder.shape is Shape.DICT else "nn.ModuleList"
+    )
     grave = state.parameters or state.buffers
-    consequence = "the layers start to train, and `state_dict()` gets new keys" if grave else "`eval()` reaches the layers"
+    consequence = (
+        "the layers start to train, and `state_dict()` gets new keys" if grave else "`eval()` reaches the layers"
+    )
     yield Fix(f"Use `{name}`: {consequence}", not grave, edits)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from torchstray.rules.repairs import registered_containers, wrapped
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Kind, Stray, strays
@@ -23,8 +23,8 @@ class UnregisteredParameter(Rule):
     name = "unregistered-parameter"
     summary = "parameters that a module holds without registering them"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -46,7 +46,9 @@ def _message(stray: Stray) -> str:
             f"`self.{stray.attribute}` is a plain tensor with a gradient, so an optimizer given `parameters()` never updates "
             "it and `.to()` leaves it behind; make it an `nn.Parameter`."
         )
-    shape = f"a plain {stray.holder.shape.value}" if isinstance(stray.holder, Container) else "an object that is no module"
+    shape = (
+        f"a plain {stray.holder.shape.value}" if isinstance(stray.holder, Container) else "an object that is no module"
+    )
     dictionary = isinstance(stray.holder, Container) and stray.holder.shape is Shape.DICT
     advice = "nn.ParameterDict" if dictionary else "nn.ParameterList"
     return (
@@ -78,7 +80,9 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
 
 
 def _is(expression: cst.BaseExpression, node: cst.CSTNode) -> bool:
-    return expression is node or (isinstance(expression, cst.BinaryOperation) and node in {expression.left, expression.right})
+    return expression is node or (
+        isinstance(expression, cst.BinaryOperation) and node in {expression.left, expression.right}
+    )
 
 
 def parameter_edits(model: FileModel, place: Place) -> tuple[Edit, ...]:
@@ -117,4 +121,3 @@ def argument_span(place: Place, call: cst.Call, position: int) -> Span:
     if argument.keyword is not None:
         return Span(place.statement.span(argument.keyword).start, end)
     return Span(place.statement.whole_span(argument.value).start - len(argument.star), end)
-

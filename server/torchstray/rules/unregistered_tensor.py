@@ -7,11 +7,23 @@ from collections.abc import Iterable
 import libcst as cst
 
 from torchstray.rules.repairs import indentation, line_end, row_of, stands_alone, text_of, wrapped
-from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
+from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
+from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Handling, How, Store
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Kind, Stray, is_stub, strays
-from torchstray.semantics.values import Container, Distribution, Instance, Place, Source, Tensor, options_of
+from torchstray.semantics.values import (
+    Container,
+    Distribution,
+    Input,
+    Instance,
+    Place,
+    Scalar,
+    Source,
+    Tensor,
+    Value,
+    options_of,
+)
 from torchstray.text.edits import Edit
 
 
@@ -21,8 +33,8 @@ class UnregisteredTensor(Rule):
     name = "unregistered-tensor"
     summary = "a tensor in a plain attribute of a module"
     severity = Severity.ERROR
-    bad: tuple[Bad, ...] = ()
-    good: tuple[Good, ...] = ()
+    bad = ()
+    good = ()
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
@@ -34,7 +46,9 @@ class UnregisteredTensor(Rule):
         failing = stray.failing
         related: tuple[Related, ...] = ()
         if failing is not None:
-            related = (Related(failing.place.span, f"`self.{stray.attribute}` meets a tensor of the module's device here."),)
+            related = (
+                Related(failing.place.span, f"`self.{stray.attribute}` meets a tensor of the module's device here."),
+            )
         return Finding(
             rule=self.name,
             severity=_severity(model, stray),
@@ -47,6 +61,8 @@ class UnregisteredTensor(Rule):
 
 
 def _severity(model: FileModel, stray: Stray) -> Severity:
+    if stray.placed:
+        return Severity.HINT
     if stray.failing is not None:
         return Severity.ERROR
     uses = stray.uses
@@ -62,7 +78,9 @@ def _severity(model: FileModel, stray: Stray) -> Severity:
 def _message(model: FileModel, stray: Stray) -> str:
     name = f"`self.{stray.attribute}`"
     failing = stray.failing
-    when = f" and `{failing.method or 'forward'}` (line {row_of(model, failing.place)}) fails on a GPU" if failing else ""
+    when = (
+        f" and `{failing.method or 'forward'}` (line {row_of(model, failing.place)}) fails on a GPU" if failing else ""
+    )
     if isinstance(stray.holder, Distribution):
         kind = stray.holder.name.rpartition(".")[2]
         return f"{name} is a `{kind}` whose tensors stay on the CPU when `.to(device)` moves the module{when}; make it in `forward` from tensors of the module's device."
@@ -70,6 +88,8 @@ def _message(model: FileModel, stray: Stray) -> str:
         return f"{name} is an object of `{stray.holder.cls.name}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; make `{stray.holder.cls.name}` an `nn.Module`."
     if isinstance(stray.holder, Container):
         return f"The tensors in {name} are in a plain {stray.holder.shape.value}, so `.to(device)` leaves them on the CPU{when}; register each as a buffer."
+    if stray.placed:
+        return f"{name} is a plain tensor, so it stays on the device it was made on when the module moves; register it as a buffer."
     if not when and stray.uses and all(use.handling is Handling.MOVED for use in stray.uses):
         return f"{name} is a plain tensor that each use moves itself, at the cost of a copy; register it as a buffer."
     return f"{name} is a plain tensor, so `.to(device)` leaves it on the CPU{when}; register it as a buffer."
@@ -108,7 +128,9 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
         persistent = _persistence(tensor)[0]
         after = ")" if persistent else ", persistent=False)"
         yield Fix(
-            "Make it an `nn.Buffer`", _is_safe(tensor, persistent), (*spelling.edits, *wrapped(model, place, f"{spelling.text}(", after))
+            "Make it an `nn.Buffer`",
+            _is_safe(tensor, persistent),
+            (*spelling.edits, *wrapped(model, place, f"{spelling.text}(", after)),
         )
     spelling = model.names.spell("torch.nn.Parameter")
     yield Fix(
@@ -121,14 +143,26 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
 def _can_register(stray: Stray) -> bool:
     """Whether `register_buffer` works in place of the assignment: not over an attribute that is there already."""
     store = stray.store
-    if store.overwrites or "{}" == store.attribute or store.in_loop and "{}" not in store.attribute:
+    if store.overwrites or store.attribute == "{}" or (store.in_loop and "{}" not in store.attribute):
         return False
-    if any(state for cls in stray.facts.cls.own_classes for state in _class_level(cls.assignments) if state == store.attribute):
+    if any(
+        state
+        for cls in stray.facts.cls.own_classes
+        for state in _class_level(cls.assignments)
+        if state == store.attribute
+    ):
         return False
     if any(store.attribute in cls.methods for cls in stray.facts.cls.own_classes):
         return False
-    others = [other for other in stray.facts.stores if other.attribute == store.attribute and other is not store]
-    return all(any(isinstance(option, Tensor) for option in options_of(other.value)) or other.phase is not store.phase for other in others)
+    later = [other for other in stray.facts.stores if other.attribute == store.attribute and store in other.overwrites]
+    return all(_fits_buffer(option) for other in later for option in options_of(other.value))
+
+
+def _fits_buffer(value: Value) -> bool:
+    """Whether a registered buffer may be assigned this value."""
+    if isinstance(value, Scalar):
+        return value.literal is None
+    return isinstance(value, Tensor | Input) or type(value) is Value
 
 
 def _class_level(assignments: list[cst.Assign | cst.AnnAssign]) -> Iterable[str]:
@@ -169,11 +203,18 @@ def _setattr_edits(store: Store, persistent: bool) -> tuple[Edit, ...]:
     keyword = () if persistent else (Edit(end, end, ", persistent=False"),)
     start, first = statement.span(call.func).start, statement.whole_span(owner)
     if isinstance(call.func, cst.Attribute):
-        return (Edit(statement.span(call.func.attr).start, statement.span(call.func.attr).end, "register_buffer"), *keyword)
+        return (
+            Edit(statement.span(call.func.attr).start, statement.span(call.func.attr).end, "register_buffer"),
+            *keyword,
+        )
     return (
-        Edit(start, statement.whole_span(name).start, f"{_owner(owner)}.register_buffer("),
-        *keyword,
-    ) if first.start > start else ()
+        (
+            Edit(start, statement.whole_span(name).start, f"{_owner(owner)}.register_buffer("),
+            *keyword,
+        )
+        if first.start > start
+        else ()
+    )
 
 
 def _owner(node: cst.BaseExpression) -> str:
@@ -213,8 +254,6 @@ def _unpacked(model: FileModel, stray: Stray) -> tuple[Edit, ...] | None:
 
 
 def _names(node: cst.CSTNode) -> set[str]:
-    from torchstray.semantics.evaluate import names_in
-
     return set(names_in(node))
 
 

@@ -176,7 +176,9 @@ class Caller(Evaluator):
         for keyword, value in named.items():
             if isinstance(value, Scalar) and value.literal is not MISSING:
                 given[keyword] = value.literal
-        return self._made(ModuleInstance(cls.name.removeprefix("torch."), cls.state_for(given), self.place(node)), arguments)
+        return self._made(
+            ModuleInstance(cls.name.removeprefix("torch."), cls.state_for(given), self.place(node)), arguments
+        )
 
     def _made(self, module: ModuleInstance, arguments: Arguments) -> ModuleInstance:
         for value in arguments.values():
@@ -212,13 +214,17 @@ class Caller(Evaluator):
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
         values = [option for value in arguments.values() for option in options_of(value)[:3]]
-        result = self.combined(values, node, tolerant=last not in {"cat", "stack", "concat", "hstack", "vstack", "where"})
+        result = self.combined(
+            values, node, tolerant=last not in {"cat", "stack", "concat", "hstack", "vstack", "where"}
+        )
         if isinstance(result, Tensor):
             result = replace(result, zero_dim=False, bounded=result.bounded or last in _SMALL_RESULTS)
             if function.random:
                 result = replace(result, source=max(result.source, Source.RANDOM))
             if last.endswith("_like") or last == "empty_like":
-                result = replace(result, source=Source.RANDOM if function.random else Source.CONSTANT, strays=frozenset())
+                result = replace(
+                    result, source=Source.RANDOM if function.random else Source.CONSTANT, strays=frozenset()
+                )
             if "dtype" in arguments.keywords:
                 result = replace(result, dtype=self._dtype(arguments.keywords["dtype"]))
         elif result is UNKNOWN and self.phase is Phase.FORWARD:
@@ -252,7 +258,9 @@ class Caller(Evaluator):
             if last != "full":
                 zero_dim = isinstance(fill, Scalar)
         elif last in {"arange", "linspace", "logspace", "range"}:
-            bounded = bool(literals) and all(isinstance(number, int | float) and abs(number) <= _SMALL for number in literals)
+            bounded = bool(literals) and all(
+                isinstance(number, int | float) and abs(number) <= _SMALL for number in literals
+            )
             if any(isinstance(number, float) for number in literals):
                 kind = "float"
         size = arguments.get(0, "size")
@@ -439,8 +447,13 @@ class Caller(Evaluator):
             "register_module": "module",
         }.get(name)
         if kind is not None:
-            key, value = arguments.get(0, "name"), arguments.get(1, {"buffer": "tensor", "parameter": "param"}.get(kind, "module"))
-            self.register(key.text if isinstance(key, Name) else "{}", kind, value if value is not None else UNKNOWN, node)
+            key, value = (
+                arguments.get(0, "name"),
+                arguments.get(1, {"buffer": "tensor", "parameter": "param"}.get(kind, "module")),
+            )
+            self.register(
+                key.text if isinstance(key, Name) else "{}", kind, value if value is not None else UNKNOWN, node
+            )
             return NONE
         known = torch_api.module_method(name)
         if known is not None:
@@ -533,7 +546,9 @@ class Caller(Evaluator):
 def _literals(arguments: Arguments) -> dict[int | str, object]:
     """The arguments that are written as literals, by position and by keyword; `...` for the others."""
     given: dict[int | str, object] = {}
-    for key, value in (*enumerate(arguments.positional), *arguments.keywords.items()):
+    named: dict[int | str, Value] = dict(enumerate(arguments.positional))
+    named.update(arguments.keywords)
+    for key, value in named.items():
         given[key] = value.literal if isinstance(value, Scalar) and value.literal is not MISSING else ...
     return given
 
@@ -612,7 +627,9 @@ def _map(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
 
 def _sum(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     item = caller.iterate(arguments.positional[0], node) if arguments.positional else UNKNOWN
-    return one_of(caller.derived(option, node) if not isinstance(option, Scalar) else option for option in options_of(item))
+    return one_of(
+        caller.derived(option, node) if not isinstance(option, Scalar) else option for option in options_of(item)
+    )
 
 
 def _deque(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
@@ -648,7 +665,9 @@ def _copy(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
         elif isinstance(option, Parameter):
             copied.append(Parameter(caller.place(node), option.data, option.buffer))
         elif isinstance(option, Container):
-            copied.append(Container(option.shape, list(option.items), list(option.keys), caller.place(node), option.exact))
+            copied.append(
+                Container(option.shape, list(option.items), list(option.keys), caller.place(node), option.exact)
+            )
         else:
             copied.append(option)
     return one_of(copied)
@@ -664,10 +683,10 @@ def _loader(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
 
 
 _BUILTINS: dict[str, Call] = {
-    **{name: _scalar for name in ("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable")},
-    **{name: _scalar for name in ("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all")},
-    **{name: _unknown for name in ("print", "min", "max", "type", "vars", "dir", "delattr", "input", "object")},
-    **{name: _same for name in ("reversed", "iter", "filter")},
+    **dict.fromkeys(("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable"), _scalar),
+    **dict.fromkeys(("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all"), _scalar),
+    **dict.fromkeys(("print", "min", "max", "type", "vars", "dir", "delattr", "input", "object"), _unknown),
+    **dict.fromkeys(("reversed", "iter", "filter"), _same),
     "range": lambda caller, arguments, node: Container(Shape.LIST, [ANY_SCALAR]),
     "list": _container(Shape.LIST),
     "sorted": _container(Shape.LIST),

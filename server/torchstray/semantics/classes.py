@@ -109,11 +109,7 @@ def _linearise(cls: ClassModel) -> list[ClassModel | str | None]:
     while any(sequences):
         sequences = [sequence for sequence in sequences if sequence]
         head = next(
-            (
-                sequence[0]
-                for sequence in sequences
-                if not any(sequence[0] in other[1:] for other in sequences)
-            ),
+            (sequence[0] for sequence in sequences if not any(sequence[0] in other[1:] for other in sequences)),
             sequences[0][0],
         )
         merged.append(head)

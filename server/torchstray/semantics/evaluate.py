@@ -33,7 +33,6 @@ from torchstray.semantics.values import (
     Method,
     ModuleInstance,
     Name,
-    OneOf,
     Parameter,
     Place,
     Qualified,
@@ -79,9 +78,7 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
     """The names that are read or bound anywhere in `node`, attributes' names left out."""
     if isinstance(node, cst.Name):
         yield node.value
-    elif isinstance(node, cst.Attribute):
-        yield from names_in(node.value)
-    elif isinstance(node, cst.Arg):
+    elif isinstance(node, cst.Attribute) or isinstance(node, cst.Arg):
         yield from names_in(node.value)
     else:
         for child in node.children:
@@ -153,7 +150,9 @@ class Evaluator(abc.ABC):
         """What running a function of this file gives."""
 
     @abc.abstractmethod
-    def bind(self, target: cst.BaseExpression, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None) -> None:
+    def bind(
+        self, target: cst.BaseExpression, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
+    ) -> None:
         """Assign `value` to a name, attribute, item or several of them."""
 
     # Helpers
@@ -203,9 +202,7 @@ class Evaluator(abc.ABC):
         return Qualified(full if full is not None else f"builtins.{node.value}")
 
     def _attribute(self, node: cst.Attribute) -> Value:
-        return one_of(
-            self.attribute(option, node.attr.value, node) for option in options_of(self.evaluate(node.value))
-        )
+        return one_of(self.attribute(option, node.attr.value, node) for option in options_of(self.evaluate(node.value)))
 
     def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
         """What the attribute `name` of `of` is."""
@@ -241,7 +238,9 @@ class Evaluator(abc.ABC):
             return Method(of, name, self.place(node))
         return UNKNOWN
 
-    def _method_value(self, found: tuple[ClassModel, cst.FunctionDef], bound: Value, name: str, node: cst.CSTNode) -> Value:
+    def _method_value(
+        self, found: tuple[ClassModel, cst.FunctionDef], bound: Value, name: str, node: cst.CSTNode
+    ) -> Value:
         owner, method = found
         kinds = decorators(method)
         function = FunctionValue(method, owner.statement, owner, None if "staticmethod" in kinds else bound)
@@ -284,6 +283,7 @@ class Evaluator(abc.ABC):
                 made=self.place(node),
                 home=of.home if of.alias is None else Home.CPU,
                 source=of.source if of.alias is None else Source.DATA,
+                requires_grad=of.requires_grad and of.alias is None,
             )
         if isinstance(of, Input | Batch):
             return INPUT
@@ -296,7 +296,9 @@ class Evaluator(abc.ABC):
         for value in options:
             tensor = self.derived(value, node) if not isinstance(value, Container) else UNKNOWN
             if isinstance(value, Container):
-                tensor = self.combined((option for item in value.items for option in options_of(item)), node, tolerant=False)
+                tensor = self.combined(
+                    (option for item in value.items for option in options_of(item)), node, tolerant=False
+                )
             if result is None:
                 result = tensor
             else:
@@ -322,7 +324,11 @@ class Evaluator(abc.ABC):
                     self.note_use(tensor, Handling.HARMLESS, node)
                 else:
                     self.note_use(tensor, Handling.FAILS if isinstance(other, Input) else Handling.HANDED_ON, node)
-                return other if isinstance(other, Input) else replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA)
+                return (
+                    other
+                    if isinstance(other, Input)
+                    else replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA)
+                )
         return left if isinstance(left, Input) else right
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
@@ -347,7 +353,11 @@ class Evaluator(abc.ABC):
             return ANY_SCALAR
         if isinstance(left, tensors) or isinstance(right, tensors):
             other = right if isinstance(left, tensors) else left
-            if other is UNKNOWN and not isinstance(left, Tensor | Parameter) and not isinstance(right, Tensor | Parameter):
+            if (
+                other is UNKNOWN
+                and not isinstance(left, Tensor | Parameter)
+                and not isinstance(right, Tensor | Parameter)
+            ):
                 return INPUT
             tensor = self.combined((left, right), node, tolerant=True)
             if isinstance(tensor, Tensor):
@@ -362,8 +372,13 @@ class Evaluator(abc.ABC):
         small = [value for value in (left, right) if isinstance(value, Tensor) and value.bounded]
         literals = [value.literal for value in (left, right) if isinstance(value, Scalar)]
         numbers = [literal for literal in literals if isinstance(literal, int | float) and abs(literal) <= 16]
-        bounded = bool(small) and len(small) + len(numbers) == 2 and isinstance(
-            operator, cst.Add | cst.Subtract | cst.Multiply | cst.AddAssign | cst.SubtractAssign | cst.MultiplyAssign
+        bounded = (
+            bool(small)
+            and len(small) + len(numbers) == 2
+            and isinstance(
+                operator,
+                cst.Add | cst.Subtract | cst.Multiply | cst.AddAssign | cst.SubtractAssign | cst.MultiplyAssign,
+            )
         )
         dtype = tensor.dtype
         if isinstance(operator, cst.Divide | cst.DivideAssign) and dtype in {"int", "bool"}:
@@ -403,7 +418,11 @@ class Evaluator(abc.ABC):
         options = [option for value in values for option in options_of(value)[:2]]
         if any(isinstance(option, Tensor | Parameter | Input) for option in options):
             result = self.combined(options, node, tolerant=True)
-            return replace(result, dtype="bool", bounded=True, requires_grad=False, parameter=None) if isinstance(result, Tensor) else result
+            return (
+                replace(result, dtype="bool", bounded=True, requires_grad=False, parameter=None)
+                if isinstance(result, Tensor)
+                else result
+            )
         return ANY_SCALAR
 
     def _conditional(self, node: cst.IfExp) -> Value:
@@ -479,7 +498,11 @@ class Evaluator(abc.ABC):
             value = self.evaluate(element.value)
             if isinstance(element, cst.StarredElement):
                 exact = False
-                items += [item for option in options_of(value) for item in (option.items if isinstance(option, Container) else [self.iterate(option, element)])]
+                items += [
+                    item
+                    for option in options_of(value)
+                    for item in (option.items if isinstance(option, Container) else [self.iterate(option, element)])
+                ]
             else:
                 items.append(value)
         return items, exact
@@ -549,7 +572,9 @@ class Evaluator(abc.ABC):
         for argument in node.args:
             value = self.evaluate(argument.value)
             if argument.star == "*":
-                expanded = [item for option in options_of(value) if isinstance(option, Container) for item in option.items]
+                expanded = [
+                    item for option in options_of(value) if isinstance(option, Container) for item in option.items
+                ]
                 exact = isinstance(value, Container) and value.exact
                 positional += expanded if expanded else [self.iterate(value, argument)]
                 complete = complete and exact

@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchstray.semantics.calls import Caller
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, decorators, names_in
+from torchstray.semantics.evaluate import INPUT, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
     ClassFacts,
@@ -23,20 +23,17 @@ from torchstray.semantics.facts import (
     Phase,
     Store,
 )
-from torchstray.semantics.evaluate import Frame
-from torchstray.semantics.names import FileNames, dotted
+from torchstray.semantics.names import dotted
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
     UNKNOWN,
     Arguments,
-    Batch,
     ClassValue,
     Container,
     FunctionValue,
     Input,
     Instance,
-    Method,
     ModuleInstance,
     Moved,
     Parameter,
@@ -54,7 +51,6 @@ from torchstray.semantics.values import (
     options_of,
     parameters_in,
 )
-from torchstray.text.edits import Span
 
 if TYPE_CHECKING:
     from torchstray.semantics.model import FileModel
@@ -62,7 +58,6 @@ if TYPE_CHECKING:
 _MOST_CALLS = 8
 _MOST_STATEMENTS = 6_000
 _SCALAR_TYPES = frozenset({"int", "float", "str", "bool", "complex", "bytes"})
-_SCALAR_NAMES = frozenset({"device", "dtype"})
 
 
 @dataclass
@@ -168,8 +163,6 @@ class Interpreter(Caller):
             return annotated
         if given is not None:
             return given
-        if parameter.name.value in _SCALAR_NAMES:
-            return UNKNOWN
         default = parameter.default
         if default is not None and len(self.frames) > 0 and complete:
             self.frames.append(Frame(frame.statement))
@@ -568,9 +561,15 @@ class Interpreter(Caller):
             lost = [
                 attribute
                 for attribute, stores in facts.live.items()
-                if any(isinstance(option, ModuleInstance | Parameter) for store in stores for option in options_of(store.value))
+                if any(
+                    isinstance(option, ModuleInstance | Parameter)
+                    for store in stores
+                    for option in options_of(store.value)
+                )
             ] + list(facts.registered)
-            differs = next((new for old, new in zip(facts.init_path, path, strict=False) if old.node is not new.node), None)
+            differs = next(
+                (new for old, new in zip(facts.init_path, path, strict=False) if old.node is not new.node), None
+            )
             if lost and differs is not None:
                 facts.emptied.append(Emptied(differs, differs, tuple(dict.fromkeys(lost))))
         facts.initialised = True
@@ -616,14 +615,16 @@ class Interpreter(Caller):
         function = self.frame.function
         if function is None or not isinstance(function.node, cst.FunctionDef):
             return False
-        return sum(found == name for found in names_in(function.node.body)) > sum(found == name for found in names_in(call))
+        return sum(found == name for found in names_in(function.node.body)) > sum(
+            found == name for found in names_in(call)
+        )
 
     def _provably_tensor(self, receiver: cst.BaseExpression, value: Value | None) -> bool:
         known = value if value is not None else self.evaluate(receiver)
         options = options_of(known)
         if all(isinstance(option, Tensor) and option.alias is None for option in options):
             return True
-        if all(isinstance(option, Input) and option.proven or isinstance(option, Tensor) for option in options):
+        if all((isinstance(option, Input) and option.proven) or isinstance(option, Tensor) for option in options):
             return True
         function = self.frame.function
         if not isinstance(receiver, cst.Name) or function is None:

@@ -8,17 +8,15 @@ import libcst as cst
 
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, Frame, names_in
+from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Early, NonLeaf, Phase
 from torchstray.semantics.interpret import Interpreter
 from torchstray.semantics.names import FileNames, blocks, dotted
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
-    UNKNOWN,
     Arguments,
     ClassValue,
-    Container,
     FunctionValue,
     Instance,
     ModuleInstance,
@@ -147,7 +145,9 @@ class FileModel:
                 if not isinstance(target, cst.Name):
                     continue
                 interpreter.frame.names[target.value] = value
-                if cls is facts.cls and any(isinstance(held, ModuleInstance | Parameter | Tensor) for held in contents(value)):
+                if cls is facts.cls and any(
+                    isinstance(held, ModuleInstance | Parameter | Tensor) for held in contents(value)
+                ):
                     facts.class_state.append(
                         ClassState(
                             target.value,
@@ -170,14 +170,15 @@ class FileModel:
             if not facts.initialised and facts.early:
                 facts.early = [Early(early.attribute, early.place, never=True) for early in facts.early]
         facts.initialised = True
-        facts.held = {
-            store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores
-        }
-        for name in ("__post_init__", "setup", "configure_model", "build", "reset_parameters"):
+        for name in ("__post_init__", "setup", "configure_model"):
             again = cls.find_method(name)
             if again is not None and again[0] in cls.own_classes and not self._ran(facts, again[1]):
                 owner, method = again
-                interpreter.run_function(FunctionValue(method, owner.statement, owner, SelfValue(cls)), Arguments(complete=False))
+                interpreter.run_function(
+                    FunctionValue(method, owner.statement, owner, SelfValue(cls)), Arguments(complete=False)
+                )
+
+        facts.held = {store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores}
 
     def _ran(self, facts: ClassFacts, method: cst.FunctionDef) -> bool:
         return any(store.method is not None and store.method.node is method for store in facts.stores)
@@ -208,7 +209,11 @@ class FileModel:
             facts.live = dict(built)
         for owner in cls.own_classes:
             for name, method in owner.methods.items():
-                if method not in seen and name not in {"__init__", "_apply", "to", "cuda"} and cls.find_method(name) == (owner, method):
+                if (
+                    method not in seen
+                    and name not in {"__init__", "_apply", "to", "cuda"}
+                    and cls.find_method(name) == (owner, method)
+                ):
                     self._run_method(facts, owner, method, Phase.OTHER)
                     facts.live = dict(built)
 
@@ -246,7 +251,9 @@ class FileModel:
         for statement in self.document.statements:
             frame = Frame(statement, self.globals)
             interpreter.frames.append(frame)
-            interpreter.run([line for line in statement.tree.body if not isinstance(line, cst.ClassDef | cst.FunctionDef)])
+            interpreter.run(
+                [line for line in statement.tree.body if not isinstance(line, cst.ClassDef | cst.FunctionDef)]
+            )
             self.globals = interpreter.globals = frame.names
             interpreter.frames.pop()
         self._collect(interpreter)

@@ -95,7 +95,12 @@ class FileNames:
                 self.stars.append(target)
             else:
                 self.imports.setdefault(name, target)
-        if top and isinstance(node, cst.ImportFrom) and not node.relative and not isinstance(node.names, cst.ImportStar):
+        if (
+            top
+            and isinstance(node, cst.ImportFrom)
+            and not node.relative
+            and not isinstance(node.names, cst.ImportStar)
+        ):
             module = dotted(node.module)
             if module is not None:
                 self.from_imports.setdefault(module, Place(statement, node))
@@ -115,7 +120,10 @@ class FileNames:
         for name, target in self.imports.items():
             if target == qualified:
                 return Spelling(name)
-        if any(last in torch_api.exports(star) and torch_api.canonical(f"{star}.{last}") == qualified for star in self.stars):
+        if any(
+            last in torch_api.exports(star) and torch_api.canonical(f"{star}.{last}") == qualified
+            for star in self.stars
+        ):
             return Spelling(last)
         for name, target in self.imports.items():
             if target == module:
@@ -128,8 +136,9 @@ class FileNames:
         parent, _, namespace = module.rpartition(".")
         if parent in self.from_imports:
             return Spelling(f"{namespace}.{last}", (self._extend(self.from_imports[parent], namespace),))
+        after = self._after_imports()
         statement = f"from {parent} import {namespace}\n" if parent else f"import {module}\n"
-        return Spelling(f"{namespace}.{last}", (Edit(*[self._after_imports()] * 2, statement),))
+        return Spelling(f"{namespace}.{last}", (Edit(after, after, statement),))
 
     def _extend(self, place: Place, name: str) -> Edit:
         node = place.node

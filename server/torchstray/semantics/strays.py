@@ -61,8 +61,15 @@ class Stray:
         )
 
     @property
+    def placed(self) -> bool:
+        """Whether all of it was made on a device that somebody chose, so that it works until the module moves again."""
+        return all(isinstance(value, Tensor) and value.home is Home.GIVEN for value in self.values)
+
+    @property
     def failing(self) -> Use | None:
         """The first use in `forward` that fails on another device."""
+        if self.placed:
+            return None
         return next(
             (use for use in self.uses if use.handling is Handling.FAILS and use.phase is Phase.FORWARD),
             None,
@@ -124,23 +131,22 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
         if store.phase is not Phase.INIT:
             continue
         held = facts.held.get(store)
-        inside = everything if held is None else [value for value in everything if value in held]
+        inside = everything if held is None else [value for value in everything if any(value is one for one in held)]
         every = [value for value in inside if isinstance(value, Tensor)]
         computed = tuple(value for value in every if value.parameter is not None and not value.parameter.registered)
         if computed:
             return Stray(Kind.COMPUTED, facts, store, holder, computed)
-        tensors = [value for value in every if value.home is not Home.GIVEN]
         parameters = tuple(
             value
             for value in inside
             if (isinstance(value, Parameter) and not value.registered)
-            or (isinstance(value, Tensor) and value in tensors and value.requires_grad and value.alias is None and value.parameter is None)
+            or (isinstance(value, Tensor) and value.requires_grad and value.alias is None and value.parameter is None)
         )
         if parameters:
             return Stray(Kind.PARAMETER, facts, store, holder, parameters)
         if facts.moves_everything or store.attribute in facts.moved_by_itself:
             continue
-        plain = tuple(value for value in tensors if value.alias != "parameter")
+        plain = tuple(value for value in every if value.alias != "parameter")
         if plain and not _only_arguments(holder, plain):
             return Stray(Kind.TENSOR, facts, store, holder, plain)
         if isinstance(holder, Distribution) and any(isinstance(tensor, Tensor) for tensor in holder.tensors):
@@ -172,7 +178,9 @@ def is_stub(method: cst.FunctionDef | None) -> bool:
         for statement in small if isinstance(small, list | tuple) else [line]:
             if isinstance(statement, cst.Pass | cst.Raise):
                 continue
-            if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Ellipsis | cst.SimpleString | cst.ConcatenatedString):
+            if isinstance(statement, cst.Expr) and isinstance(
+                statement.value, cst.Ellipsis | cst.SimpleString | cst.ConcatenatedString
+            ):
                 continue
             return False
     return True

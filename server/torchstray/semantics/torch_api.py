@@ -309,3 +309,9 @@ def distribution_member(name: str) -> Literal["tensor", "tensors", "other"] | No
     """What the method of that plain name of a distribution returns, or its property is."""
     found: Literal["tensor", "tensors", "other"] | None = _tables()["distribution_members"].get(name)
     return found
+
+
+def torch_version() -> str:
+    """The version of the torch that the tables are made from."""
+    version: str = _tables()["torch"]
+    return version

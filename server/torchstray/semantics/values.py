@@ -153,8 +153,10 @@ class ModuleInstance(Value):
             state = child.whole_state(seen | {id(self)})
             if state is not None:
                 known.append(state)
-        for child in parameters_in(self.children):
-            known.append(State(parameters=not child.buffer, buffers=child.buffer, mode=False))
+        known += [
+            State(parameters=not child.buffer, buffers=child.buffer, mode=False)
+            for child in parameters_in(self.children)
+        ]
         if not known:
             return None
         return State(

@@ -26,7 +26,7 @@ _NOT_A_BRACKET = re.compile(r"[^()\[\]{}]+")
 _ELIF_OR_LAMBDA = re.compile(r"\b(?:elif|lambda)\b")
 _ELIF = re.compile(r"\belif\b")
 _MANY_LAMBDAS = re.compile(r"(?:\blambda\b[^:\r\n]*:\s*){200}")
-_DEEP_BLOCK = re.compile(r"[\r\n][ \t]{40,}[^\r\n]*:[ \t]*[\r\n]")
+_DEEP_BLOCK = re.compile(r"[\r\n][ \t]{40}[^\r\n]*:(?=[ \t]*[\r\n])")
 _PLACE = re.compile(r"error at (\d+):\d+: (.*)", re.S)
 _EXPECTED = {"NAME": "a name", "NUMBER": "a number", "NEWLINE": "a line end", "EOF": "the end", "ASYNC": "`async`"}
 _PAIRS = {")": "(", "]": "[", "}": "{"}

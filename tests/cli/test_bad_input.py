@@ -1,0 +1,197 @@
+"""Input that no checker likes: each has a clear message and the right exit status, and nothing is lost."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODEL, REPAIRED, Run
+
+
+def _lines(done_stdout: str) -> list[str]:
+    return done_stdout.splitlines()[:-1]
+
+
+def test_a_file_that_does_not_parse_is_checked_where_it_does(torchstray_: Run, tmp_path: Path) -> None:
+    text = MODEL + "\n\ndef broken(:\n    return 1\n"
+    (tmp_path / "model.py").write_text(text)
+    done = torchstray_("check", "--output-format", "concise", "--fix")
+    (line,) = _lines(done.stdout)
+    assert line.startswith("model.py:14:")
+    assert " error syntax-error " in line
+    assert done.returncode == 1
+    assert (tmp_path / "model.py").read_text() == text.replace(MODEL, REPAIRED)
+
+
+def test_a_file_without_torch_is_not_our_business(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_bytes(b"def broken(:\n\xff")
+    done = torchstray_("check")
+    assert (done.returncode, done.stdout) == (0, "No problems found in 1 file.\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"import torch\nx = '\xff'\n", "is not UTF-8: byte 0xff at offset 18"),
+        (b"# coding: klingon\nimport torch\n", "'klingon'"),
+        (b"import torch\n\0", "NUL"),
+        ("import torch\n".encode("utf-16"), "UTF-16"),
+    ],
+    ids=["not UTF-8", "unknown encoding", "NUL", "UTF-16"],
+)
+def test_undecodable_bytes_are_a_finding_and_stay(torchstray_: Run, tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "bad.py").write_bytes(data)
+    (tmp_path / "good.py").write_text(MODEL)
+    done = torchstray_("check", "--output-format", "concise", "--fix")
+    (line,) = _lines(done.stdout)
+    assert line.startswith("bad.py:1:1: error unreadable-file This file ")
+    assert words in line
+    assert done.returncode == 1
+    assert (tmp_path / "bad.py").read_bytes() == data
+    assert (tmp_path / "good.py").read_text() == REPAIRED
+    assert json.loads(torchstray_("check", "--output-format", "json").stdout)[0]["code"] == "unreadable-file"
+
+
+LATIN = "# -*- coding: latin-1 -*-\n" + MODEL.replace("zeros(3)", "zeros(3)  # für ©")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (LATIN.encode("latin-1"), LATIN.replace(MODEL[:20], MODEL[:20]).encode("latin-1")),
+        (codecs.BOM_UTF8 + MODEL.encode(), codecs.BOM_UTF8 + REPAIRED.encode()),
+        (MODEL.replace("\n", "\r\n").encode(), REPAIRED.replace("\n", "\r\n").encode()),
+        (MODEL.replace("\n", "\r").encode(), REPAIRED.replace("\n", "\r").encode()),
+        (MODEL.replace("    ", "\t").encode(), REPAIRED.replace("    ", "\t").encode()),
+        (MODEL.replace("\n\n\n", "\n\f\n\n").encode(), REPAIRED.replace("\n\n\n", "\n\f\n\n").encode()),
+        (MODEL.rstrip().encode(), REPAIRED.rstrip().encode()),
+    ],
+    ids=["latin-1", "BOM", "CRLF", "CR", "tabs", "form feed", "no last line end"],
+)
+def test_repair_keeps_encoding_and_line_ends(torchstray_: Run, tmp_path: Path, before: bytes, after: bytes) -> None:
+    if after == before:
+        text = before.decode("latin-1")
+        after = text.replace("self.k = torch.zeros(3)", 'self.register_buffer("k", torch.zeros(3), persistent=False)')
+        after = after.encode("latin-1")
+    (tmp_path / "model.py").write_bytes(before)
+    found = json.loads(torchstray_("check", "--output-format", "json").stdout)
+    row = 9 if before.startswith(b"#") else 8
+    column = 3 if b"\t" in before else 9
+    assert [(f["code"], f["location"]) for f in found] == [("unregistered-tensor", {"row": row, "column": column})]
+    done = torchstray_("check", "--fix")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "model.py").read_bytes() == after
+
+
+def test_empty_file(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_bytes(b"")
+    done = torchstray_("check", "empty.py", "--fix")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "No problems found in 1 file.\n", "")
+
+
+def test_a_file_of_50000_lines(torchstray_: Run, tmp_path: Path) -> None:
+    text = MODEL + "".join(f"\n\ndef f{n}(x):\n    y = x + {n}\n    return [y,\n            y]\n" for n in range(8340))
+    assert text.count("\n") > 50_000
+    (tmp_path / "long.py").write_text(text)
+    done = torchstray_("check", "--output-format", "concise")
+    assert [line.split(" `")[0] for line in _lines(done.stdout)] == ["long.py:8:9: error unregistered-tensor"]
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["(" * 5000 + "1" + ")" * 5000, "+".join(["1"] * 20_000), "-" * 20_000 + "1", "x" + ".a" * 20_000],
+    ids=["parentheses", "sum", "signs", "attributes"],
+)
+def test_deeply_nested_expressions(torchstray_: Run, tmp_path: Path, expression: str) -> None:
+    (tmp_path / "deep.py").write_text(f"{MODEL}\n\ny = {expression}\n")
+    done = torchstray_("check", "--output-format", "concise")
+    codes = [line.split()[2] for line in _lines(done.stdout)]
+    assert codes[0] == "unregistered-tensor"
+    assert set(codes[1:]) <= {"syntax-error"}
+    assert done.returncode == 1
+
+
+def test_a_folder_named_like_a_file(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.py").mkdir()
+    (tmp_path / "x.py" / "model.py").write_text(MODEL)
+    for argument in (".", "x.py"):
+        done = torchstray_("check", argument, "--output-format", "concise")
+        assert done.stdout.startswith(f"{Path('x.py', 'model.py')}:8:9: error unregistered-tensor")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
+def test_dangling_link(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "gone.py").symlink_to("nowhere.py")
+    (tmp_path / ".#model.py").symlink_to("user@host.1234")  # how Emacs locks a file
+    for arguments in ((), ("gone.py",)):
+        done = torchstray_("check", *arguments, "--output-format", "concise", "--fix")
+        (line,) = _lines(done.stdout)
+        assert line == (
+            "gone.py:1:1: error unreadable-file "
+            "This file is a symbolic link to nowhere.py, which does not exist."
+        )
+        assert done.returncode == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_named_pipe_does_not_hang(torchstray_: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    for arguments in ((), ("pipe.py",)):
+        done = torchstray_("check", *arguments, "--output-format", "concise")
+        assert _lines(done.stdout) == ["pipe.py:1:1: error unreadable-file This file is not a regular file."]
+        assert done.returncode == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_file_without_permission(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret.py").write_text(MODEL)
+    (tmp_path / "secret.py").chmod(0)
+    done = torchstray_("check", "--output-format", "concise")
+    assert _lines(done.stdout) == [
+        "secret.py:1:1: error unreadable-file This file cannot be read: Permission denied."
+    ]
+
+
+def test_missing_path(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    done = torchstray_("check", "model.py", "missing.py", "--fix")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "Error: missing.py does not exist\n")
+    assert (tmp_path / "model.py").read_text() == MODEL
+
+
+def test_empty_folder(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "void").mkdir()
+    done = torchstray_("check", "void", "--output-format", "json")
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+    assert done.stderr == "No Python files found under void.\n"
+
+
+def test_notebook(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "n.ipynb").write_text("{}")
+    done = torchstray_("check", "n.ipynb")
+    assert done.returncode == 2
+    assert done.stderr == "Error: n.ipynb is a notebook, and notebooks cannot be checked yet\n"
+
+
+def test_broken_pyproject(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.torchstray]\nselect = [\n')
+    done = torchstray_("check", "--fix")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: {tmp_path / 'pyproject.toml'}:")
+    assert "is not valid TOML" in done.stderr
+    assert (tmp_path / "model.py").read_text() == MODEL
+    assert torchstray_("check", "--isolated").returncode == 1
+
+
+@pytest.mark.parametrize("options", [("--fix", "--diff"), ("--config", "a.toml", "--isolated"), ("-", "model.py")])
+def test_options_that_exclude_each_other(torchstray_: Run, options: tuple[str, ...]) -> None:
+    done = torchstray_("check", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: " in done.stderr
