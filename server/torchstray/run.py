@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,9 +59,7 @@ def check_file(path: Path, configuration: Configuration, task: Task) -> FileResu
     except files.UnreadableFile as error:
         return _unreadable(path, f"This file {error}.", configuration, task)
     result = check_data(path, data, configuration, task)
-    if task.write and result.after != result.before:
-        return _written(result, data, lambda: check_data(path, data, configuration, replace(task, repair=False)))
-    return result
+    return write_result(result, data, configuration, task) if task.write else result
 
 
 def check_data(path: Path, data: bytes, configuration: Configuration, task: Task) -> FileResult:
@@ -124,14 +122,17 @@ def _unreadable(path: Path, message: str, configuration: Configuration, task: Ta
     return FileResult(path, findings=(Finding("unreadable-file", severity, message, Span(0, 0)),))
 
 
-def _written(result: FileResult, data: bytes, again: Callable[[], FileResult]) -> FileResult:
-    """Write the repaired text; where that fails, the result is that of the file as it still is."""
+def write_result(result: FileResult, data: bytes, configuration: Configuration, task: Task) -> FileResult:
+    """Write the text of a repaired file that held `data`; where that fails, return what holds for it as it still is."""
+    if result.after == result.before:
+        return result
     from torchstray.text.source import UnreadableText, decode
 
     try:
         files.write(result.path, decode(data).encode(result.after), data)
     except (files.UnwritableFile, UnreadableText) as error:
-        return replace(again(), failure=str(error))
+        unrepaired = check_data(result.path, data, configuration, replace(task, repair=False))
+        return replace(unrepaired, failure=str(error))
     return result
 
 

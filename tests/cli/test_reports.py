@@ -50,7 +50,7 @@ def test_full_aligns_the_underline_under_tabs_and_wide_characters(torchstray_: R
     (tmp_path / "model.py").write_text(text, encoding="utf-8")
     lines = torchstray_("check", "model.py").stdout.splitlines()
     row = lines.index("     8 |         self.漢字 = self.k = torch.zeros(3)")
-    assert lines[row + 1] == "       | " + " " * len("        self.....  = ") + "^^^^^^"
+    assert lines[row + 1] == "       | " + " " * len("        self.1234 = ") + "^^^^^^"
 
 
 def test_json_is_the_schema_of_the_design(torchstray_: Run, tmp_path: Path) -> None:

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import ast
 import random
-import sys
 import sysconfig
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -36,14 +34,14 @@ def standard_library(count: int) -> list[str]:
             continue
         try:
             text = decode(file.read_bytes()).text
-            with warnings.catch_warnings(action="ignore") if sys.version_info >= (3, 11) else warnings.catch_warnings():
-                ast.parse(text)
+            ast.parse(text)
         except (UnreadableText, SyntaxError):
             continue
         texts.append(text)
     return texts
 
 
+@pytest.mark.filterwarnings("ignore")  # of the modules' own spelling
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_agrees_with_ast_on_the_standard_library(newline: str) -> None:
     texts = standard_library(60)
@@ -70,24 +68,23 @@ def test_agrees_with_ast_on_the_standard_library(newline: str) -> None:
         ("for a in b: c\nelse: d\nwhile a: b\nelse: c\n", ["for a in b: c", "while a: b"]),
         ("@a\n# c\n\n@b(\n1)\nclass C: pass\n@a\nasync def f(): ...\ndef g(): ...", ["@a", "@a", "def g(): ..."]),
         ("match x:\n  case 1:\n    y\nz", ["match x:", "z"]),
-        ("type A[T] = list[T]\ndef f[T: (int, str) = int](x: T): ...\nclass A[*T]: ...", None),
+        ("type A[T] = list[T]\ndef f[T: (int, str) = int](x: T): ...\nclass A[*T]: ...", ["type A[T] = list[T]", "def f[T: (int, str) = int](x: T): ...", "class A[*T]: ..."]),
         ("async def f():\n  async with a: b\nasync for x in y: z\nelse: w", ["async def f():", "async for x in y: z"]),
         ("x = 1 + \\\n2\ny = \\\n\\\n  3", ["x = 1 + \\", "y = \\"]),
+        ("x\n\\\nclass A: ...\ny", ["x", "\\", "y"]),
         ("x = [\n1,\n# ]\n']'\n]\ny", ["x = [", "y"]),
         ('x = """\na\ndef f():\n"""\ny', ['x = """', "y"]),
-        ("x = r'\\'\ny = 'a\\\nb'\nz", None),
-        ("\x0cclass A:\n  x\n\x0c\n\x0c  \x0cclass B:\n  \x0cy\n", None),
+        ("x = r'\\'\ny = 'a\\\nb'\nz", ["x = r'\\'", "y = 'a\\", "z"]),
+        ("\x0cclass A:\n  x\n\x0c\n\x0c  \x0cclass B:\n  y\n", ["\x0cclass A:", "\x0c  \x0cclass B:"]),
         ("a\x85b = 1\nc = 'x\u2028y'\n", ["a\x85b = 1", "c = 'x\u2028y'"]),
         ("x = f'{a['b']}'\ny = f\"{f\"{'}'}\"}\"\nz", ["x = f'{a['b']}'", "y = f\"{f\"{'}'}\"}\"", "z"]),
         ("x = f'{{'\ny = f'{a:{b}}}}'\nz = rf'\\{a}'", ["x = f'{{'", "y = f'{a:{b}}}}'", "z = rf'\\{a}'"]),
-        ("x = f'''{\na # '''\n}'''\ny = t'{a!r:>{b}}'\nz = f'\\N{DASH}{x}'", None),
-        ("x = f'{d[\"a\"]:%H:%M}' 'b'\ny = f'{lambda: 1}{x:=^5}{a != b}'\nz", None),
+        ("x = f'''{\na # '''\n}'''\ny = t'{a!r:>{b}}'\nz = f'\\N{DASH}{x}'", ["x = f'''{", "y = t'{a!r:>{b}}'", "z = f'\\N{DASH}{x}'"]),
+        ("x = f'{d[\"a\"]:%H:%M}' 'b'\ny = f'{lambda: 1}{x:=^5}{a != b}'\nz", ["x = f'{d[\"a\"]:%H:%M}' 'b'", "y = f'{lambda: 1}{x:=^5}{a != b}'", "z"]),
         ("x = f'{\n1\n}'\ny", ["x = f'{", "y"]),
     ],
 )
-def test_cuts_at_statements(text: str, starts: list[str] | None) -> None:
-    if starts is None:
-        starts = [line for line in text.split("\n") if line.strip("\x0c")[:1] not in ("", "#", " ", "a", "}", "b")]
+def test_cuts_at_statements(text: str, starts: list[str]) -> None:
     assert first_lines(text) == starts
     assert "".join(pieces(text)) == text
 
@@ -142,7 +139,7 @@ def test_logical_lines_know_their_indentation_and_end() -> None:
 def test_takes_linear_time_whatever_it_meets(unit: str) -> None:
     def seconds(count: int) -> float:
         text = unit * count
-        best = 9.0
+        best = 99.0
         for _ in range(3):
             start = time.process_time()
             split(text)
@@ -150,7 +147,7 @@ def test_takes_linear_time_whatever_it_meets(unit: str) -> None:
         return best
 
     # Ten times the text may take ten times as long, not a hundred times; the addend is for what a clock cannot see.
-    assert seconds(20_000) < 30 * seconds(2_000) + 0.05
+    assert seconds(10_000) < 30 * seconds(1_000) + 0.05
 
 
 def test_a_file_of_50000_lines() -> None:

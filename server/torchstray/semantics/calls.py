@@ -122,8 +122,11 @@ class Caller(Evaluator):
         return self._unknown_call(arguments, node)
 
     def _hand_on(self, arguments: Arguments, node: cst.Call) -> None:
-        for argument in arguments.values():
-            self.note_use(argument, Handling.HANDED_ON, node)
+        """Note that strays go to something that cannot be seen; where a device goes with them, to be moved there."""
+        values = list(arguments.values())
+        handling = Handling.MOVED if any(isinstance(value, Device) for value in values) else Handling.HANDED_ON
+        for value in values:
+            self.note_use(value, handling, node)
 
     def _unknown_call(self, arguments: Arguments, node: cst.Call) -> Value:
         self._hand_on(arguments, node)

@@ -74,6 +74,11 @@ def decorators(function: cst.FunctionDef) -> set[str]:
     return found
 
 
+def _parts(value: Value) -> list[Value]:
+    """The members of a tuple of classes, or the one class."""
+    return value.items if isinstance(value, Container) else [value]
+
+
 def names_in(node: cst.CSTNode) -> Iterator[str]:
     """The names that are read or bound anywhere in `node`, attributes' names left out."""
     if isinstance(node, cst.Name):
@@ -427,7 +432,41 @@ class Evaluator(abc.ABC):
 
     def _conditional(self, node: cst.IfExp) -> Value:
         self.evaluate(node.test)
-        return one_of([self.evaluate(node.body), self.evaluate(node.orelse)])
+        results: list[Value] = []
+        for branch, outcome in ((node.body, True), (node.orelse, False)):
+            names = self.frame.names
+            self.frame.names = {**names, **self.narrowed(node.test, outcome)}
+            results.append(self.evaluate(branch))
+            self.frame.names = names
+        return one_of(results)
+
+    def narrowed(self, test: cst.BaseExpression, outcome: bool) -> dict[str, Value]:
+        """What names are once a test of their type, or of being None, has come out as `outcome`."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.narrowed(test.expression, not outcome)
+        if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and len(test.comparisons) == 1:
+            comparison = test.comparisons[0]
+            if isinstance(comparison.operator, cst.Is | cst.IsNot) and dotted(comparison.comparator) == "None":
+                is_none = outcome is isinstance(comparison.operator, cst.Is)
+                return self._kept(test.left, lambda value: (value == NONE) is is_none or value is UNKNOWN)
+        if isinstance(test, cst.Call) and test.args and isinstance(test.args[0].value, cst.Name):
+            subject, called = test.args[0].value, dotted(test.func)
+            if called == "isinstance" and len(test.args) == 2:
+                kind = self.evaluate(test.args[1].value)
+                if kind == Qualified("torch.nn.Parameter") and outcome:
+                    return {subject.value: Tensor(Source.ARGUMENT, requires_grad=True, alias="parameter")}
+                wants_tensor = kind == Qualified("torch.Tensor")
+                if wants_tensor or all(isinstance(part, Qualified) for part in _parts(kind)):
+                    keep = outcome if wants_tensor else not outcome or any(
+                        part == Qualified("torch.Tensor") for part in _parts(kind)
+                    )
+                    if not keep:
+                        return self._kept(subject, lambda value: not isinstance(value, Tensor))
+        return {}
+
+    def _kept(self, name: cst.Name, keep: Callable[[Value], bool]) -> dict[str, Value]:
+        known = self.lookup(name.value)
+        return {} if known is None else {name.value: one_of(option for option in options_of(known) if keep(option))}
 
     # Items
 

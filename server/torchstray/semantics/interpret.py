@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -179,12 +179,11 @@ class Interpreter(Caller):
         """What the annotation of a parameter says of it; None where it says nothing of use."""
         if annotation is None:
             return None
-        for node in _annotation_names(annotation.annotation):
-            name = dotted(node)
-            if name is None:
-                continue
-            if name in _SCALAR_TYPES:
-                return ANY_SCALAR
+        members = [name for node in _union(annotation.annotation) if (name := dotted(node)) != "None"]
+        if members and all(name in _SCALAR_TYPES for name in members):
+            return ANY_SCALAR
+        if len(members) == 1 and members[0] is not None:
+            name = members[0]
             head, _, rest = name.partition(".")
             full = self.file_names.qualified(head)
             if full is not None:
@@ -340,11 +339,15 @@ class Interpreter(Caller):
                 live[attribute] = tuple(dict.fromkeys(live.get(attribute, ()) + stores))
         self._restore(_Paths(names, live, all(end.initialised for end in merged), not going))
 
-    def _branches(self, suites: Iterable[cst.BaseSuite | cst.If | None]) -> None:
+    def _branches(
+        self, suites: Iterable[cst.BaseSuite | cst.If | None], known: Sequence[Mapping[str, Value]] = ()
+    ) -> None:
+        """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where all end."""
         start = self._take()
         ends: list[_Paths] = []
-        for suite in suites:
+        for number, suite in enumerate(suites):
             self._restore(start)
+            self.frame.names.update(known[number] if number < len(known) else {})
             if isinstance(suite, cst.If):
                 self._if(suite)
             elif suite is not None:
@@ -357,7 +360,7 @@ class Interpreter(Caller):
         guards = self.frame.guards
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
-        self._branches([node.body, orelse])
+        self._branches([node.body, orelse], [self.narrowed(node.test, True), self.narrowed(node.test, False)])
         self.frame.guards = guards
 
     def _for(self, node: cst.For) -> None:
@@ -669,17 +672,17 @@ def function_body(function: FunctionValue) -> cst.BaseExpression:
     return function.node.body
 
 
-def _annotation_names(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:
-    """The names in an annotation such as `Optional[torch.Tensor]` or `torch.Tensor | None`, those of generic containers left out."""
-    if isinstance(node, cst.Name | cst.Attribute):
-        yield node
-    elif isinstance(node, cst.BinaryOperation):
-        yield from _annotation_names(node.left)
-        yield from _annotation_names(node.right)
-    elif isinstance(node, cst.Subscript) and (dotted(node.value) or "").rpartition(".")[2] == "Optional":
+def _union(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:
+    """The members of an annotation such as `Optional[torch.Tensor]`, `Union[float, Tensor]` or `torch.Tensor | None`."""
+    if isinstance(node, cst.BinaryOperation):
+        yield from _union(node.left)
+        yield from _union(node.right)
+    elif isinstance(node, cst.Subscript) and (dotted(node.value) or "").rpartition(".")[2] in {"Optional", "Union"}:
         for element in node.slice:
             if isinstance(element.slice, cst.Index):
-                yield from _annotation_names(element.slice.value)
+                yield from _union(element.slice.value)
+    else:
+        yield node
 
 
 def _asks_for_attribute(test: cst.BaseExpression) -> bool:

@@ -32,13 +32,14 @@ class _Parse:
         self.text = text
 
     @cached_property
-    def _result(self) -> tuple[cst.Module, tuple[Problem, ...]]:
+    def _result(self) -> tuple[cst.Module, str, tuple[Problem, ...]]:
+        """The tree, the text of equal length that it was parsed from, and the problems."""
         # Only here is libcst needed, and loading it takes longer than all else for a file that is only looked at.
         from torchstray.syntax.parsing import NotPython, parse
         from torchstray.syntax.recovery import recover
 
         try:
-            return parse(self.text), ()
+            return parse(self.text), self.text, ()
         except NotPython:
             return recover(self.text)
 
@@ -48,13 +49,13 @@ class _Parse:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return self._result[1]
+        return self._result[2]
 
     @cached_property
     def positions(self) -> Positions:
         from torchstray.syntax.positions import Positions
 
-        return Positions(self.tree)
+        return Positions(self.tree, self._result[1])
 
 
 class Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,29 +13,30 @@ from torchstray.text.edits import Span
 
 
 class Positions(CodegenState):
-    """Where each node of a tree is, in 0-based offsets into the tree's own text.
+    """Where each node of a tree is, in 0-based offsets into the text that it was parsed from.
 
     libcst writes a tree's text piece by piece; written once with the pieces' lengths added up, every node's place is
     known. This is what libcst's PositionProvider does too, but in lines and columns and at several times the cost.
     """
 
-    def __init__(self, tree: cst.Module) -> None:
+    def __init__(self, tree: cst.Module, text: str) -> None:
         super().__init__(default_indent=tree.default_indent, default_newline=tree.default_newline)
         self._offset = 0
         self._open: list[int] = []
         self._whole: dict[cst.CSTNode, tuple[int, int]] = {}
         self._syntactic: dict[cst.CSTNode, tuple[int, int]] = {}
         tree._codegen(self)
+        self._gaps = _gaps("".join(self.tokens), text)
 
     def span(self, node: cst.CSTNode) -> Span:
         """The node without surrounding white space and its own parentheses."""
-        return Span(*(self._syntactic.get(node) or self._whole[node]))
+        return self._in_text(*self._written(node))
 
     def whole_span(self, node: cst.CSTNode) -> Span:
         """The node with the parentheses around it."""
         left, right = getattr(node, "lpar", None), getattr(node, "rpar", None)
         if isinstance(left, Sequence) and isinstance(right, Sequence) and left and right:
-            return Span(self._whole[left[0]][0], self._whole[right[-1]][1])
+            return self._in_text(self._whole[left[0]][0], self._whole[right[-1]][1])
         return self.span(node)
 
     def add_token(self, value: str) -> None:
@@ -59,7 +61,34 @@ class Positions(CodegenState):
         yield
         end = self._offset
         if start_node is not None:
-            start = self.span(start_node).start
+            start = self._written(start_node)[0]
         if end_node is not None:
-            end = self.span(end_node).end
+            end = self._written(end_node)[1]
         self._syntactic[node] = start, end
+
+    def _written(self, node: cst.CSTNode) -> tuple[int, int]:
+        return self._syntactic.get(node) or self._whole[node]
+
+    def _in_text(self, start: int, end: int) -> Span:
+        if not self._gaps:
+            return Span(start, end)
+        # A node that is written where something is missing starts after that; one that ends there ends before it.
+        moved = start + bisect_right(self._gaps, start)
+        return Span(moved, max(moved, end + bisect_left(self._gaps, end)))
+
+
+def _gaps(written: str, text: str) -> list[int]:
+    """Return the offsets in `written` at which a character of `text` is missing, one for each.
+
+    A tree does not hold the form feeds before a statement, nor some blank lines at the end.
+    """
+    gaps: list[int] = []
+    if written == text:
+        return gaps
+    position = 0
+    for character in text:
+        if written[position : position + 1] == character:
+            position += 1
+        else:
+            gaps.append(position)
+    return gaps

@@ -27,8 +27,8 @@ class Problem:
     message: str
 
 
-def recover(statement: str) -> tuple[cst.Module, tuple[Problem, ...]]:
-    """Return the tree of a top-level statement that does not parse, and what was left out of it.
+def recover(statement: str) -> tuple[cst.Module, str, tuple[Problem, ...]]:
+    """Return the tree of a top-level statement that does not parse, the text it is the tree of, and what is not in it.
 
     The smallest pieces that do not parse are statements in some block. Each is masked: a `pass` and spaces of the same
     length take its place, line ends stay where they are. So every offset of the tree is true of the statement, too.
@@ -44,7 +44,7 @@ class _Recovery:
         self.widths = [len(line.indentation.expandtabs(8)) for line in self.lines]
         self.problems: list[Problem] = []
 
-    def result(self) -> tuple[cst.Module, tuple[Problem, ...]]:
+    def result(self) -> tuple[cst.Module, str, tuple[Problem, ...]]:
         if self.lines:
             self._repair(0, len(self.lines))
         try:
@@ -52,8 +52,9 @@ class _Recovery:
         except NotPython as error:
             # Only white space and comments are left, or pieces that parse alone and not together.
             self.problems = [Problem(self._span(0, len(self.lines)), error.message)]
-            tree = parse(_NOT_A_LINE_END.sub(" ", self.text))
-        return tree, tuple(sorted(self.problems, key=lambda problem: problem.span))
+            self.text = _NOT_A_LINE_END.sub(" ", self.text)
+            tree = parse(self.text)
+        return tree, self.text, tuple(sorted(self.problems, key=lambda problem: problem.span))
 
     def _repair(self, first: int, last: int, depth: int = 0) -> None:
         """Mask what does not parse in the statement of the lines from `first` up to, not including, `last`.

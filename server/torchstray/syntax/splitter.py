@@ -24,7 +24,7 @@ _STATEMENT = (
 # What has no say in where a statement ends; a string is one of these only if it is on one line and has no fields.
 _SKIPPED = (
     rf"{_PLAIN}+|\({_PLAIN}*\)|\[{_PLAIN}*\]|\#[^\r\n]*"
-    rf"|\\{_NEWLINE}(?!(?:class|def)\b)|\\[^\r\n]"
+    rf"|\\{_NEWLINE}(?!(?:class|def)\b)|(?<![^\r\n])\\{_NEWLINE}|\\[^\r\n]"
     r"|(?<![fFtT])(?<![fFtT][rR])(?:"
     r"\"(?!\"\")[^\"\\\r\n]*(?:\\(?:\r\n|[\s\S])[^\"\\\r\n]*)*\""
     r"|'(?!'')[^'\\\r\n]*(?:\\(?:\r\n|[\s\S])[^'\\\r\n]*)*')"
