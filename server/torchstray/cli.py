@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -25,6 +26,8 @@ from torchstray.rules.rule import Severity
 FAILED = 2
 INTERRUPTED = 130
 STDIN = Path("-")
+FILE_PROBLEMS = ("internal-error", "unreadable-file")
+"""What is found instead of anything in a file."""
 PATIENCE = 1.0
 """Seconds of work without a progress bar."""
 
@@ -50,13 +53,20 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def cli() -> None:
     """Find the tensors and layers that model.to(device) leaves behind, and repair them."""
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--fix", is_flag=True, help="Repair what can be repaired safely.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: make the unsafe repairs too.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
@@ -80,8 +90,14 @@ def cli() -> None:
 @click.option("--report-unused-suppressions", is_flag=True, help="Report suppression comments that silence nothing.")
 @click.option("--statistics", is_flag=True, help="Show only how many problems there are of each rule.")
 @click.option("--exit-zero", is_flag=True, help="End with status 0 even if there are problems.")
-@click.option("--stdin-filename", type=click.Path(path_type=Path), help="The name of what comes from standard input.")
-@click.option("--config", type=click.Path(path_type=Path), help="Use this TOML file, and no pyproject.toml.")
+@click.option(
+    "--stdin-filename",
+    type=click.Path(readable=False, path_type=Path),
+    help="The name of what comes from standard input.",
+)
+@click.option(
+    "--config", type=click.Path(readable=False, path_type=Path), help="Use this TOML file, and no pyproject.toml."
+)
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes to use at most.")
 @click.option("--verbose", is_flag=True, help="Say on standard error what is done and what went wrong.")
@@ -179,7 +195,10 @@ def _watched(total: int, results: Iterator[run.FileResult]) -> Iterator[run.File
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        yield from progress.track(results, total=total, completed=number, description="Checking")
+        bar = progress.add_task("Checking", total=total, completed=number)
+        for result in results:
+            yield result
+            progress.advance(bar)
 
 
 def _comment(result: run.FileResult, log: Log) -> None:
@@ -213,15 +232,25 @@ def _show(results: Sequence[run.FileResult], number: int, output_format: str, st
 
 
 def _show_diff(results: Sequence[run.FileResult]) -> bool:
-    """Show what the repairs would change, and tell whether it is anything."""
+    """Show what the repairs would change, and on standard error the files that could not be looked into.
+
+    Tell whether there is anything of either.
+    """
     colour = _colour(sys.stdout)
     changed = [result for result in results if result.after != result.before]
     for result in changed:
         for text in diff_report.render(result.shown_path, result.before, result.after, colour):
             click.echo(text, nl=False, color=colour)
+    failed = [
+        replace(result, findings=tuple(finding for finding in result.findings if finding.rule in FILE_PROBLEMS))
+        for result in results
+    ]
+    lines = list(concise.render(failed))
+    for line in lines:
+        click.echo(line, err=True)
     repaired = sum(len(result.applied) for result in changed)
     click.echo(f"Would repair {counted(repaired, 'problem')} in {counted(len(changed), 'file')}.", err=True)
-    return bool(changed)
+    return bool(changed or lines)
 
 
 def _colour(stream: TextIO) -> bool:
@@ -254,8 +283,10 @@ def rule(name: str | None) -> None:
 
 
 @cli.command("config")
-@click.argument("path", type=click.Path(path_type=Path), default=Path())
-@click.option("--config", type=click.Path(path_type=Path), help="Use this TOML file, and no pyproject.toml.")
+@click.argument("path", type=click.Path(readable=False, path_type=Path), default=Path())
+@click.option(
+    "--config", type=click.Path(readable=False, path_type=Path), help="Use this TOML file, and no pyproject.toml."
+)
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def show_configuration(path: Path, config: Path | None, isolated: bool) -> None:
     """Show what is set for a file or folder, where it is set, and why a rule is off or the file is skipped."""
@@ -309,4 +340,15 @@ def main() -> int:
         # The reader has seen enough; what is still in the buffer must not fail again when Python closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+        return FAILED
+    except Exception as error:  # noqa: BLE001  # no user can do anything with a traceback
+        import traceback
+
+        Log(verbose="--verbose" in sys.argv).say(traceback.format_exc())
+        click.echo(
+            f"Error: {type(error).__name__}: {error}; this is a mistake in torchstray, please report it", err=True
+        )
+        return FAILED
     return status if isinstance(status, int) else 0

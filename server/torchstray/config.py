@@ -213,7 +213,7 @@ class Configuration:
                     reasons |= dict.fromkeys(names, f'in `per-file-ignores` of "{glob}"')
         return reasons
 
-    def matching(self, path: Path, globs: Sequence[str]) -> str | None:
+    def matching(self, path: Path, globs: Sequence[str], is_folder: bool = False) -> str | None:
         """Return the glob by which `path` is meant, None where it is not; the last one that matches decides."""
         if not globs:
             return None
@@ -221,7 +221,7 @@ class Configuration:
             relative = absolute(path).relative_to(self.root)
         except ValueError:
             return None
-        result = _spec(tuple(globs)).check_file(f"{relative.as_posix()}/" if path.is_dir() else relative.as_posix())
+        result = _spec(tuple(globs)).check_file(f"{relative.as_posix()}/" if is_folder else relative.as_posix())
         return globs[result.index] if result.include and result.index is not None else None
 
     def loudness(self, rule: str, severity: Severity) -> Severity:
@@ -283,7 +283,9 @@ class Configurations:
 
     def _nearest(self, folder: Path) -> Configuration:
         if folder not in self._folders:
-            found = load(folder / "pyproject.toml") if (folder / "pyproject.toml").is_file() else None
+            file = folder / "pyproject.toml"
+            # Unlike Path.is_file(), this raises nothing where the folder may not be entered.
+            found = load(file) if os.path.isfile(file) else None  # noqa: PTH113
             if found is not None:
                 self._folders[folder] = self._overrides.over(found)
             else:

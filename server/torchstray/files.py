@@ -1,5 +1,8 @@
 """Which files to check, and reading and writing them."""
 
+# ruff: noqa: PTH110, PTH112, PTH113
+# Path.exists(), is_dir() and is_file() raise where a folder may not be entered, those of os.path answer no.
+
 from __future__ import annotations
 
 import contextlib
@@ -52,7 +55,7 @@ class Ignores:
         Nothing where it lies in no repository, or where it is itself ignored: then it was asked for all the same.
         """
         above = (folder, *folder.parents)
-        root = next((parent for parent in above if (parent / ".git").exists()), None)
+        root = next((parent for parent in above if os.path.exists(parent / ".git")), None)
         if root is None:
             return cls()
         ignores = cls()._with(root / ".git" / "info" / "exclude", root)
@@ -94,19 +97,20 @@ def find(paths: Sequence[Path], configurations: Configurations) -> list[Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):
             folder = absolute(path)
             below = _walk(path, folder, Ignores.above(folder), configurations)
         else:
             below = iter([_named(path)])
         for file in below:
             found.setdefault(str(absolute(file)), file)
-    real = {name for name, file in found.items() if not file.is_symlink()}
-    return [
-        file
-        for name, file in sorted(found.items(), key=lambda item: Path(item[0]).parts)
-        if name in real or os.path.realpath(name) not in real
-    ]
+    links = {name for name, file in found.items() if file.is_symlink()}
+    if links:
+        others = {os.path.realpath(name) for name in found if name not in links}
+        found = {
+            name: file for name, file in found.items() if name not in links or os.path.realpath(name) not in others
+        }
+    return [found[name] for name in sorted(found, key=lambda name: Path(name).parts)]
 
 
 def _named(path: Path) -> Path:
@@ -144,14 +148,14 @@ def passed_over(path: Path, is_folder: bool, ignores: Ignores, configurations: C
     """Return why a walk passes over the file or folder at `path` (absolute), by itself; None where it does not."""
     if is_folder and path.name in JUNK:
         return f"folders named {path.name} are not searched"
-    if is_folder and (path / "pyvenv.cfg").is_file():
+    if is_folder and os.path.isfile(path / "pyvenv.cfg"):
         return "it is a virtual environment"
     if not is_folder and path.name.startswith(".#"):
         return "it is an editor's lock"
     if (why := ignores.why(path, is_folder)) is not None:
         return f"it is ignored by {why}"
     configuration = configurations.of(path.parent)
-    if configuration.exclude and (glob := configuration.matching(path, configuration.exclude)) is not None:
+    if configuration.exclude and (glob := configuration.matching(path, configuration.exclude, is_folder)) is not None:
         return f'it is excluded by "{glob}" in `exclude`'
     return None
 
@@ -168,12 +172,12 @@ def why_skipped(path: Path, configurations: Configurations) -> str | None:
     for name in path.relative_to(start).parts:
         ignores = ignores.within(folder)
         entry = folder / name
-        if (why := passed_over(entry, entry.is_dir(), ignores, configurations)) is not None:
+        if (why := passed_over(entry, os.path.isdir(entry), ignores, configurations)) is not None:
             return f"{entry}: {why}"
-        if entry.is_dir() and entry.is_symlink():
+        if os.path.isdir(entry) and entry.is_symlink():
             return f"{entry}: links to folders are not followed"
         folder = entry
-    if path.is_dir():
+    if os.path.isdir(path):
         return None
     if path.suffix not in SUFFIXES:
         return "it is no Python file"

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,7 +179,8 @@ def _side_by_side(work: Sequence[Work], task: Task, jobs: int) -> Iterator[FileR
     from concurrent.futures.process import BrokenProcessPool
 
     with _pool(jobs) as pool:
-        futures = [pool.submit(check_file, path, configuration, task) for path, configuration in work]
+        with _interrupts_held():  # the processes are started by the first task
+            futures = [pool.submit(check_file, path, configuration, task) for path, configuration in work]
         try:
             for future, (path, configuration) in zip(futures, work, strict=True):
                 try:
@@ -206,7 +208,24 @@ def _start_worker() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _spare_the_collector()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait, so that it finds no process that has just been forked and still handles it as we do."""
+    import signal
+
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _alone(path: Path, configuration: Configuration, task: Task) -> FileResult:

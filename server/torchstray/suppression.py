@@ -100,9 +100,9 @@ class Suppressions:
             kept = [name for name in comment.rules if name not in idle]
             if comment.rules and not idle:
                 return None
-            message = f"This comment silences nothing{_of(idle)}; remove {'the name' if kept else 'it'}."
+            message = f"This comment silences nothing{_of(idle)}; remove {_what(idle) if kept else 'it'}."
             if unknown:
-                message = f"There is no rule `{unknown[0]}`{did_you_mean(unknown[0], rule_names()).rstrip('?')}."
+                message = f"There is no rule `{unknown[0]}`{did_you_mean(unknown[0], rule_names()) or '.'}"
         if kept:
             what = "ignore-file" if comment.whole_file else "ignore"
             edit = Edit(comment.span.start, comment.span.end, f"# torchstray: {what}[{', '.join(kept)}]")
@@ -110,6 +110,10 @@ class Suppressions:
             edit = _removal(text, comment.span)
         fix = Fix("Remove what silences nothing", True, (edit,))
         return Finding("unused-suppression", Severity.WARNING, message, comment.span, fixes=(fix,), unnecessary=True)
+
+
+def _what(names: Sequence[str]) -> str:
+    return "the name" if len(names) == 1 else "the names"
 
 
 def _of(names: Sequence[str]) -> str:

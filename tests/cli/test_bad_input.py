@@ -129,8 +129,7 @@ def test_dangling_link(torchstray_: Run, tmp_path: Path) -> None:
         done = torchstray_("check", *arguments, "--output-format", "concise", "--fix")
         (line,) = _lines(done.stdout)
         assert line == (
-            "gone.py:1:1: error unreadable-file "
-            "This file is a symbolic link to nowhere.py, which does not exist."
+            "gone.py:1:1: error unreadable-file This file is a symbolic link to nowhere.py, which does not exist."
         )
         assert done.returncode == 1
 
@@ -148,10 +147,11 @@ def test_named_pipe_does_not_hang(torchstray_: Run, tmp_path: Path) -> None:
 def test_file_without_permission(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text(MODEL)
     (tmp_path / "secret.py").chmod(0)
-    done = torchstray_("check", "--output-format", "concise")
-    assert _lines(done.stdout) == [
-        "secret.py:1:1: error unreadable-file This file cannot be read: Permission denied."
-    ]
+    for arguments in ((), ("secret.py",)):
+        done = torchstray_("check", *arguments, "--output-format", "concise")
+        assert _lines(done.stdout) == [
+            "secret.py:1:1: error unreadable-file This file cannot be read: Permission denied."
+        ]
 
 
 def test_missing_path(torchstray_: Run, tmp_path: Path) -> None:

@@ -87,9 +87,13 @@ def test_links(tmp_path: Path) -> None:
 def test_a_folder_without_permission(torchstray_: Run, tmp_path: Path) -> None:
     _make(tmp_path, "a.py", "secret/b.py")
     (tmp_path / "secret").chmod(0)
-    done = torchstray_("check", "--output-format", "concise")
-    (tmp_path / "secret").chmod(0o700)
-    assert "secret:1:1: error unreadable-file This file is a folder that cannot be listed." in done.stdout
+    try:
+        for argument in (".", "secret"):
+            done = torchstray_("check", argument, "--output-format", "concise")
+            assert "secret:1:1: error unreadable-file This file is a folder that cannot be listed." in done.stdout
+            assert done.returncode == 1
+    finally:
+        (tmp_path / "secret").chmod(0o700)
 
 
 def test_missing_paths_and_notebooks(tmp_path: Path) -> None:

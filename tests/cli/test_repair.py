@@ -185,19 +185,19 @@ def test_diff(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "unsafe.py").write_text(UNSAFE)
     done = torchstray_("check", "--diff")
-    assert done.stdout == """\
---- model.py
-+++ model.py
-@@ -5,7 +5,7 @@
- class Model(nn.Module):
-     def __init__(self):
-         super().__init__()
--        self.k = torch.zeros(3)
-+        self.register_buffer("k", torch.zeros(3), persistent=False)
- 
-     def forward(self, x):
-         return x + self.k
-"""
+    assert done.stdout.splitlines() == [
+        "--- model.py",
+        "+++ model.py",
+        "@@ -5,7 +5,7 @@",
+        " class Model(nn.Module):",
+        "     def __init__(self):",
+        "         super().__init__()",
+        "-        self.k = torch.zeros(3)",
+        '+        self.register_buffer("k", torch.zeros(3), persistent=False)',
+        " ",
+        "     def forward(self, x):",
+        "         return x + self.k",
+    ]
     assert (done.returncode, done.stderr) == (1, "Would repair 1 problem in 1 file.\n")
     both = torchstray_("check", "--diff", "--unsafe-fixes")
     assert "+++ unsafe.py\n" in both.stdout
@@ -208,6 +208,13 @@ def test_diff(torchstray_: Run, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_diff_names_the_files_that_cannot_be_read(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_bytes(b"import torch  # \xff\n")
+    done = torchstray_("check", "--diff")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("bad.py:1:1: error unreadable-file ")
+
+
 def test_standard_input(torchstray_: Run, tmp_path: Path) -> None:
     done = torchstray_("check", "-", "--output-format", "concise", stdin=MODEL.encode())
     assert done.stdout.startswith("-:8:9: error unregistered-tensor ")
@@ -215,7 +222,9 @@ def test_standard_input(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[tool.torchstray.per-file-ignores]\n"legacy/*" = ["unregistered-tensor"]\n'
     )
-    named = torchstray_("check", "-", "--stdin-filename", "pkg/m.py", "--output-format", "concise", stdin=MODEL.encode())
+    named = torchstray_(
+        "check", "-", "--stdin-filename", "pkg/m.py", "--output-format", "concise", stdin=MODEL.encode()
+    )
     assert named.stdout.startswith(f"{Path('pkg', 'm.py')}:8:9: error unregistered-tensor ")
     ignored = torchstray_("check", "-", "--stdin-filename", "legacy/m.py", stdin=MODEL.encode())
     assert ignored.returncode == 0

@@ -24,8 +24,7 @@ def test_concise(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     done = torchstray_("check", "model.py", "--output-format", "concise")
     assert done.stdout == (
-        f"model.py:8:9: error unregistered-tensor {MESSAGE}\n"
-        "Found 1 problem (1 error); 1 can be repaired with --fix.\n"
+        f"model.py:8:9: error unregistered-tensor {MESSAGE}\nFound 1 problem (1 error); 1 can be repaired with --fix.\n"
     )
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -200,6 +199,15 @@ def test_colour_on_a_terminal_and_not_with_no_color(torchstray_: Run, tmp_path: 
     assert _in_terminal(tmp_path, "check", NO_COLOR="1").replace("\r\n", "\n") == plain
     assert "\x1b" in _in_terminal(tmp_path, "check", "--diff")
     assert "\x1b" in _in_terminal(tmp_path, "rule", "unregistered-tensor")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_progress_is_shown_on_a_terminal_where_the_work_is_long(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    assert "Checking" not in _in_terminal(tmp_path, "check")
+    for number in range(30):
+        (tmp_path / f"m{number}.py").write_text(MODEL * 80)
+    assert "Checking" in _in_terminal(tmp_path, "check", "--jobs", "1", "--statistics")
 
 
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:

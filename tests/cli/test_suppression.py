@@ -132,7 +132,7 @@ def test_a_syntax_error_has_to_be_named() -> None:
         (
             "x = 1  # torchstray: ignore[discardedmove]",
             "x = 1",
-            "There is no rule `discardedmove`; did you mean `discarded-move`.",
+            "There is no rule `discardedmove`; did you mean `discarded-move`?",
         ),
     ],
 )
@@ -144,7 +144,9 @@ def test_unused_comments_are_reported_on_request_and_removed(before: str, after:
     if message is not None:
         assert found[0].message == message
     repaired = repair(
-        Document(text), lambda document: [f for f in check(document, Project(), UNUSED) if f.rule != TENSOR], unsafe=False
+        Document(text),
+        lambda document: [f for f in check(document, Project(), UNUSED) if f.rule != TENSOR],
+        unsafe=False,
     )
     assert repaired.document.text == f"{after}\n{MODEL}"
 

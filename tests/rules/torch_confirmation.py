@@ -89,11 +89,11 @@ def fresh_program(code: str) -> Iterator[Callable[[str], Any]]:
         random.seed(SEED)
         np.random.seed(SEED)  # the examples use the global generator
         with FarDevices(), SteadyDraws():
-            exec(compile(code, f"<{MODULE_NAME}>", "exec"), program.__dict__)  # noqa: S102
+            exec(compile(code, f"<{MODULE_NAME}>", "exec"), program.__dict__)
 
         def evaluate(expression: str) -> Any:
             with FarDevices(), SteadyDraws():
-                return eval(expression, program.__dict__)  # noqa: S307
+                return eval(expression, program.__dict__)
 
         with FarDevices(), SteadyDraws():
             yield evaluate

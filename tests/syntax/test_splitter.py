@@ -68,7 +68,10 @@ def test_agrees_with_ast_on_the_standard_library(newline: str) -> None:
         ("for a in b: c\nelse: d\nwhile a: b\nelse: c\n", ["for a in b: c", "while a: b"]),
         ("@a\n# c\n\n@b(\n1)\nclass C: pass\n@a\nasync def f(): ...\ndef g(): ...", ["@a", "@a", "def g(): ..."]),
         ("match x:\n  case 1:\n    y\nz", ["match x:", "z"]),
-        ("type A[T] = list[T]\ndef f[T: (int, str) = int](x: T): ...\nclass A[*T]: ...", ["type A[T] = list[T]", "def f[T: (int, str) = int](x: T): ...", "class A[*T]: ..."]),
+        (
+            "type A[T] = list[T]\ndef f[T: (int, str) = int](x: T): ...\nclass A[*T]: ...",
+            ["type A[T] = list[T]", "def f[T: (int, str) = int](x: T): ...", "class A[*T]: ..."],
+        ),
         ("async def f():\n  async with a: b\nasync for x in y: z\nelse: w", ["async def f():", "async for x in y: z"]),
         ("x = 1 + \\\n2\ny = \\\n\\\n  3", ["x = 1 + \\", "y = \\"]),
         ("x\n\\\nclass A: ...\ny", ["x", "\\", "y"]),
@@ -77,10 +80,16 @@ def test_agrees_with_ast_on_the_standard_library(newline: str) -> None:
         ("x = r'\\'\ny = 'a\\\nb'\nz", ["x = r'\\'", "y = 'a\\", "z"]),
         ("\x0cclass A:\n  x\n\x0c\n\x0c  \x0cclass B:\n  y\n", ["\x0cclass A:", "\x0c  \x0cclass B:"]),
         ("a\x85b = 1\nc = 'x\u2028y'\n", ["a\x85b = 1", "c = 'x\u2028y'"]),
-        ("x = f'{a['b']}'\ny = f\"{f\"{'}'}\"}\"\nz", ["x = f'{a['b']}'", "y = f\"{f\"{'}'}\"}\"", "z"]),
+        ("x = f'{a['b']}'\ny = f\"{f\"{'}'}\"}\"\nz", ["x = f'{a['b']}'", 'y = f"{f"{\'}\'}"}"', "z"]),
         ("x = f'{{'\ny = f'{a:{b}}}}'\nz = rf'\\{a}'", ["x = f'{{'", "y = f'{a:{b}}}}'", "z = rf'\\{a}'"]),
-        ("x = f'''{\na # '''\n}'''\ny = t'{a!r:>{b}}'\nz = f'\\N{DASH}{x}'", ["x = f'''{", "y = t'{a!r:>{b}}'", "z = f'\\N{DASH}{x}'"]),
-        ("x = f'{d[\"a\"]:%H:%M}' 'b'\ny = f'{lambda: 1}{x:=^5}{a != b}'\nz", ["x = f'{d[\"a\"]:%H:%M}' 'b'", "y = f'{lambda: 1}{x:=^5}{a != b}'", "z"]),
+        (
+            "x = f'''{\na # '''\n}'''\ny = t'{a!r:>{b}}'\nz = f'\\N{DASH}{x}'",
+            ["x = f'''{", "y = t'{a!r:>{b}}'", "z = f'\\N{DASH}{x}'"],
+        ),
+        (
+            "x = f'{d[\"a\"]:%H:%M}' 'b'\ny = f'{lambda: 1}{x:=^5}{a != b}'\nz",
+            ["x = f'{d[\"a\"]:%H:%M}' 'b'", "y = f'{lambda: 1}{x:=^5}{a != b}'", "z"],
+        ),
         ("x = f'{\n1\n}'\ny", ["x = f'{", "y"]),
     ],
 )
@@ -134,7 +143,20 @@ def test_logical_lines_know_their_indentation_and_end() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["f(\n", 'x = """\n', 'x = f"""{\n', "x = f'{a", "(", "[]", "@a\n", "\\\n", "\\", '"', "'\"", "def f():\n '''Doc\n"],
+    [
+        "f(\n",
+        'x = """\n',
+        'x = f"""{\n',
+        "x = f'{a",
+        "(",
+        "[]",
+        "@a\n",
+        "\\\n",
+        "\\",
+        '"',
+        "'\"",
+        "def f():\n '''Doc\n",
+    ],
 )
 def test_takes_linear_time_whatever_it_meets(unit: str) -> None:
     def seconds(count: int) -> float:

@@ -30,7 +30,9 @@ def test_every_offset_has_one_position() -> None:
     assert lines.position(text.index("é")) == (2, 8)
     assert positions[-1] == (5, 1)
     assert [lines.offset(*position) for position in positions if position != (1, 7)] == [
-        offset for offset in range(len(text) + 1) if offset != 6  # between CR and LF no column of the line reaches
+        offset
+        for offset in range(len(text) + 1)
+        if offset != 6  # between CR and LF no column of the line reaches
     ]
 
 

@@ -29,5 +29,7 @@ def render(findings: Sequence[Finding], repaired: int, checked: int) -> str:
     if safe:
         repairs.append(f"{safe} can be repaired with --fix")
     if more:
-        repairs.append(f"{more} more with --unsafe-fixes" if safe else f"{more} can be repaired with --fix --unsafe-fixes")
+        repairs.append(
+            f"{more} more with --unsafe-fixes" if safe else f"{more} can be repaired with --fix --unsafe-fixes"
+        )
     return f"{done}{found}{'; ' if repairs else ''}{', '.join(repairs)}."

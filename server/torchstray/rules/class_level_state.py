@@ -139,7 +139,7 @@ def _free_names(node: cst.CSTNode, names: set[str]) -> Iterable[cst.Name]:
     if isinstance(node, cst.Name):
         if node.value in names:
             yield node
-    elif isinstance(node, cst.Attribute) or isinstance(node, cst.Arg):
+    elif isinstance(node, (cst.Attribute, cst.Arg)):
         yield from _free_names(node.value, names)
     else:
         for child in node.children:

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import needs_parentheses, row_of, text_of
+from torchstray.rules.repairs import needs_parentheses, row_of, shown_attribute, text_of
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.rules.unregistered_parameter import argument_span, without_gradient
 from torchstray.semantics import torch_api
-from torchstray.semantics.facts import How, NonLeaf
+from torchstray.semantics.facts import NonLeaf
 from torchstray.semantics.model import FileModel
+from torchstray.semantics.names import dotted
 from torchstray.semantics.strays import Kind, Stray, strays
-from torchstray.semantics.values import ModuleInstance, Parameter, Place, Tensor, contents
+from torchstray.semantics.values import Parameter, Place, Tensor
 from torchstray.text.edits import Edit
 
 
@@ -31,40 +32,28 @@ class ComputedParameter(Rule):
             for stray in strays(facts):
                 if stray.kind is Kind.COMPUTED:
                     yield self._stored(model, stray)
-            for child in facts.instance.children:
-                yield from self._in_list(model, child)
         for non_leaf in model.non_leaves:
             yield self._optimized(model, non_leaf)
 
     def _stored(self, model: FileModel, stray: Stray) -> Finding:
         tensor = next(value for value in stray.values if isinstance(value, Tensor))
+        store = stray.store
         fixes: tuple[Fix, ...] = ()
-        if stray.store.expression is not None and stray.store.how is not How.UNPACK:
-            fixes = tuple(_fixes(model, Place(stray.store.target.statement, stray.store.expression), tensor))
-        return self._finding(model, f"self.{stray.attribute}", stray.store.target, tensor, fixes)
-
-    def _in_list(self, model: FileModel, child: object) -> Iterable[Finding]:
-        """Parameters that are computed before they go into an `nn.ParameterList`."""
-        if not isinstance(child, ModuleInstance):
-            return
-        for held in contents(child):
-            items = held.children if isinstance(held, ModuleInstance) else []
-            for item in items:
-                if isinstance(item, Tensor) and item.parameter is not None and item.made is not None:
-                    yield self._finding(model, "what is kept", item.made, item, tuple(_fixes(model, item.made, item)))
-
-    def _finding(self, model: FileModel, subject: str, place: Place, tensor: Tensor, fixes: tuple[Fix, ...]) -> Finding:
-        shown = f"`{subject}`" if subject.startswith("self.") else subject
+        if store.expression is not None and tensor.made is not None and tensor.made.node is store.expression:
+            fixes = tuple(_fixes(model, Place(store.target.statement, store.expression), tensor))
+        node = tensor.made.node if tensor.made is not None else None
+        converts = isinstance(node, cst.Call) and _may_return_itself(node)
+        when, advice = (" as soon as it copies", "convert") if converts else ("", "compute")
         return Finding(
             rule=self.name,
             severity=self.severity,
             message=(
-                f"`{_operation(tensor)}` yields an ordinary tensor as soon as it computes anything, so {shown} is missing from "
-                "`parameters()` and never trains; do that inside the parentheses."
+                f"`{_operation(node)}` is an ordinary tensor{when}, so `{shown_attribute(model, store)}` is missing from "
+                f"`parameters()` and never trains; {advice} inside `nn.Parameter(…)`."
             ),
-            span=place.span,
+            span=store.target.span,
             fixes=fixes,
-            subject=place.node,
+            subject=store.target.node,
         )
 
     def _optimized(self, model: FileModel, found: NonLeaf) -> Finding:
@@ -83,11 +72,18 @@ class ComputedParameter(Rule):
         )
 
 
-def _operation(tensor: Tensor) -> str:
+def _may_return_itself(node: cst.Call) -> bool:
+    """Whether a method returns its own tensor where there is nothing to do: `.to(…)`, `.cuda()`, `.double()`."""
+    method = torch_api.method(node.func.attr.value) if isinstance(node.func, cst.Attribute) else None
+    return method is not None and method.same_object
+
+
+def _operation(node: cst.CSTNode | None) -> str:
     """How the outermost operation on the parameter is written, shortened."""
-    node = tensor.made.node if tensor.made is not None else None
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return f"nn.Parameter(…).{node.func.attr.value}(…)"
+        return f"nn.Parameter(…).{node.func.attr.value}({'…' if node.args else ''})"
+    if isinstance(node, cst.Call):
+        return f"{dotted(node.func) or 'f'}(nn.Parameter(…))"
     if isinstance(node, cst.BinaryOperation):
         return "nn.Parameter(…) " + _OPERATORS.get(type(node.operator), "∘") + " …"
     if isinstance(node, cst.Attribute):

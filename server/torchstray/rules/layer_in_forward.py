@@ -111,11 +111,7 @@ def _fixes(model: FileModel, facts: ClassFacts, built: Built, state: State) -> I
         title = f"Build it once, in `__init__`, as a lazy layer that takes its size from the first input: {consequence}"
     whole = _whole(place, method)
     assignment = _assignment(method, whole.node)
-    taken = (
-        {store.attribute for store in facts.stores}
-        | set(facts.registered)
-        | {attribute for attribute in _self_attributes(cls.node)}
-    )
+    taken = {store.attribute for store in facts.stores} | set(facts.registered) | set(_self_attributes(cls.node))
     if assignment is None:
         attribute = free_attribute(cls, taken, _attribute_name(built))
         edits = [Edit(whole.whole.start, whole.whole.end, f"self.{attribute}")]

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import libcst as cst
 
+from torchstray.semantics.facts import Store
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.values import Container, Place, Shape, Value, options_of
+from torchstray.semantics.values import Container, Name, Place, Scalar, Shape, Value, options_of
 from torchstray.text.edits import Edit, Span
 
 
 def text_of(model: FileModel, span: Span) -> str:
     """The characters of `span`."""
     return model.document.text[span.start : span.end]
+
+
+def shown_attribute(model: FileModel, store: Store) -> str:
+    """`self.name`, with the parts of a name that are made at run time as the user wrote them."""
+    name = store.attribute
+    node = store.statement.node
+    if "{}" in name and isinstance(node, cst.Call):
+        written = [argument.value for argument in node.args if isinstance(argument.value, cst.FormattedString)]
+        if written:
+            text = text_of(model, store.statement.statement.span(written[0]))
+            name = text.lstrip("fFrR").strip("\"'")
+    return f"self.{name}"
 
 
 def row_of(model: FileModel, place: Place) -> int:
@@ -56,7 +69,7 @@ def wrapped(model: FileModel, place: Place, before: str, after: str = ")") -> tu
     """Puts `before` and `after` around the expression at `place`; its own parentheses are kept only where they hold
     something that spans lines."""
     span, whole = place.span, place.whole
-    if isinstance(place.node, cst.Tuple) or isinstance(place.node, cst.GeneratorExp):
+    if isinstance(place.node, (cst.Tuple, cst.GeneratorExp)):
         return (Edit(whole.start, whole.start, before), Edit(whole.end, whole.end, after))
     if span != whole and "\n" not in text_of(model, whole):
         return (Edit(whole.start, span.start, before), Edit(span.end, whole.end, after))
@@ -89,8 +102,6 @@ def registered_containers(model: FileModel, holder: Value, names: tuple[str, str
 
 
 def _may_be_key(key: Value) -> bool:
-    from torchstray.semantics.values import Name, Scalar
-
     if isinstance(key, Name):
         return "." not in key.text
     return not isinstance(key, Scalar | Container)
@@ -106,9 +117,13 @@ def _around_container(model: FileModel, holder: Container, name: str) -> tuple[E
         return (Edit(place.whole.start, place.whole.end, f"{name}()"),)
     if isinstance(node, cst.Tuple):
         if node.lpar:
+            closing = place.whole.end - 1
+            comma = node.elements[-1].comma if len(node.elements) == 1 else None
+            if isinstance(comma, cst.Comma):  # the comma that makes a tuple of one is none of a list's
+                closing = place.statement.whole_span(node.elements[-1].value).end
             return (
                 Edit(place.whole.start, place.whole.start + 1, f"{name}(["),
-                Edit(place.whole.end - 1, place.whole.end, "])"),
+                Edit(closing, place.whole.end, "])"),
             )
         return (Edit(place.span.start, place.span.start, f"{name}(["), Edit(place.span.end, place.span.end, "])"))
     return wrapped(model, place, f"{name}(")

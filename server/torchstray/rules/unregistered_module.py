@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import registered_containers, wrapped
+from torchstray.rules.repairs import registered_containers, shown_attribute, wrapped
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
@@ -54,7 +54,7 @@ class UnregisteredModule(Rule):
         return Finding(
             rule=self.name,
             severity=Severity.ERROR if grave else Severity.WARNING,
-            message=_message(stray),
+            message=_message(model, stray),
             span=stray.store.target.span,
             related=tuple(related[:3]),
             fixes=tuple(_fixes(model, stray)),
@@ -62,7 +62,7 @@ class UnregisteredModule(Rule):
         )
 
 
-def _message(stray: Stray) -> str:
+def _message(model: FileModel, stray: Stray) -> str:
     state = stray.state
     skipped = ["`.to()`"] if state.parameters or state.buffers else []
     skipped += ["`parameters()`"] if state.parameters else []
@@ -74,16 +74,16 @@ def _message(stray: Stray) -> str:
     skip = f"{', '.join(skipped[:-1])} and {skipped[-1]}" if len(skipped) > 1 else skipped[0]
     verb = "skip" if len(skipped) > 1 else "skips"
     place, advice = _holder(stray.holder)
-    return f"The layers in `self.{stray.attribute}` are in {place}, so {skip} {verb} them{consequence}; {advice}."
+    return f"The layers in `{shown_attribute(model, stray.store)}` are {place}, so {skip} {verb} them{consequence}; {advice}."
 
 
 def _holder(holder: Value) -> tuple[str, str]:
     if isinstance(holder, Container):
         registered = "nn.ModuleDict" if holder.shape is Shape.DICT else "nn.ModuleList"
-        return f"a plain {holder.shape.value}", f"use `{registered}`"
+        return f"in a plain {holder.shape.value}", f"use `{registered}`"
     if isinstance(holder, Instance):
-        return f"an object of `{holder.cls.name}`, which is no module", f"make `{holder.cls.name}` an `nn.Module`"
-    return "a function that holds them", "keep them in an attribute of their own"
+        return f"in an object of `{holder.cls.name}`, which is no module", f"make `{holder.cls.name}` an `nn.Module`"
+    return "only held by a function", "keep them in an attribute of their own"
 
 
 def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:

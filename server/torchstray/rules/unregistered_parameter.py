@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from torchstray.rules.repairs import registered_containers, wrapped
+from torchstray.rules.repairs import registered_containers, shown_attribute, wrapped
 from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
@@ -33,17 +33,17 @@ class UnregisteredParameter(Rule):
                     yield Finding(
                         rule=self.name,
                         severity=self.severity,
-                        message=_message(stray),
+                        message=_message(model, stray),
                         span=stray.store.target.span,
                         fixes=tuple(_fixes(model, stray)),
                         subject=stray.store.target.node,
                     )
 
 
-def _message(stray: Stray) -> str:
+def _message(model: FileModel, stray: Stray) -> str:
     if isinstance(stray.holder, Tensor):
         return (
-            f"`self.{stray.attribute}` is a plain tensor with a gradient, so an optimizer given `parameters()` never updates "
+            f"`{shown_attribute(model, stray.store)}` is a plain tensor with a gradient, so an optimizer given `parameters()` never updates "
             "it and `.to()` leaves it behind; make it an `nn.Parameter`."
         )
     shape = (
@@ -52,7 +52,7 @@ def _message(stray: Stray) -> str:
     dictionary = isinstance(stray.holder, Container) and stray.holder.shape is Shape.DICT
     advice = "nn.ParameterDict" if dictionary else "nn.ParameterList"
     return (
-        f"The parameters in `self.{stray.attribute}` are in {shape}, so an optimizer given `parameters()` never updates them "
+        f"The parameters in `{shown_attribute(model, stray.store)}` are in {shape}, so an optimizer given `parameters()` never updates them "
         f"and `.to()` leaves them behind; use `{advice}`."
     )
 

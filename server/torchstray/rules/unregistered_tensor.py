@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import indentation, line_end, row_of, stands_alone, text_of, wrapped
+from torchstray.rules.repairs import indentation, line_end, row_of, shown_attribute, stands_alone, text_of, wrapped
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Handling, How, Store
@@ -15,8 +15,10 @@ from torchstray.semantics.strays import Kind, Stray, is_stub, strays
 from torchstray.semantics.values import (
     Container,
     Distribution,
+    FunctionValue,
     Input,
     Instance,
+    Partial,
     Place,
     Scalar,
     Source,
@@ -64,7 +66,7 @@ def _severity(model: FileModel, stray: Stray) -> Severity:
     if stray.placed:
         return Severity.HINT
     if stray.failing is not None:
-        return Severity.ERROR
+        return Severity.WARNING if stray.handed_in else Severity.ERROR
     uses = stray.uses
     if any(use.handling in {Handling.HANDED_ON, Handling.FAILS} for use in uses):
         return Severity.WARNING
@@ -76,22 +78,41 @@ def _severity(model: FileModel, stray: Stray) -> Severity:
 
 
 def _message(model: FileModel, stray: Stray) -> str:
-    name = f"`self.{stray.attribute}`"
+    name = f"`{shown_attribute(model, stray.store)}`"
     failing = stray.failing
     when = (
         f" and `{failing.method or 'forward'}` (line {row_of(model, failing.place)}) fails on a GPU" if failing else ""
     )
     if isinstance(stray.holder, Distribution):
         kind = stray.holder.name.rpartition(".")[2]
-        return f"{name} is a `{kind}` whose tensors stay on the CPU when `.to(device)` moves the module{when}; make it in `forward` from tensors of the module's device."
+        return (
+            f"{name} is a `{kind}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; register its "
+            "arguments as buffers and build it in `forward`."
+        )
     if isinstance(stray.holder, Instance):
-        return f"{name} is an object of `{stray.holder.cls.name}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; make `{stray.holder.cls.name}` an `nn.Module`."
+        cls = stray.holder.cls.name
+        return (
+            f"{name} is an object of `{cls}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; make "
+            f"`{cls}` an `nn.Module`."
+        )
+    if isinstance(stray.holder, Partial | FunctionValue):
+        return (
+            f"{name} is a function that holds a tensor, so `.to(device)` leaves it on the CPU{when}; register the tensor as "
+            "a buffer and pass it in `forward`."
+        )
     if isinstance(stray.holder, Container):
-        return f"The tensors in {name} are in a plain {stray.holder.shape.value}, so `.to(device)` leaves them on the CPU{when}; register each as a buffer."
+        shape = stray.holder.shape.value
+        return (
+            f"The tensors in {name} are in a plain {shape}, so `.to(device)` leaves them on the CPU{when}; register each as a "
+            "buffer."
+        )
     if stray.placed:
-        return f"{name} is a plain tensor, so it stays on the device it was made on when the module moves; register it as a buffer."
+        return (
+            f"{name} is a plain tensor, so it stays on the device it was made on when the module moves; register it as a "
+            "buffer."
+        )
     if not when and stray.uses and all(use.handling is Handling.MOVED for use in stray.uses):
-        return f"{name} is a plain tensor that each use moves itself, at the cost of a copy; register it as a buffer."
+        return f"{name} is a plain tensor that every use has to move, at the cost of a copy each time; register it as a buffer."
     return f"{name} is a plain tensor, so `.to(device)` leaves it on the CPU{when}; register it as a buffer."
 
 

@@ -147,6 +147,8 @@ class Caller(Evaluator):
         if package == "builtins":
             builtin = _BUILTINS.get(last)
             return self._unknown_call(arguments, node) if builtin is None else builtin(self, arguments, node)
+        if last == "__init__" and not arguments.positional:
+            arguments = Arguments((self.frame.instance or UNKNOWN,), arguments.keywords, arguments.complete)
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, arguments, node)
@@ -253,13 +255,14 @@ class Caller(Evaluator):
         kind: str | None = function.dtype_kind
         source = Source.RANDOM if function.random else Source.CONSTANT
         bounded = last in _SMALL_FACTORIES
-        zero_dim = False
+        zero_dim: bool | None = False
         literals = [value.literal for value in arguments.positional if isinstance(value, Scalar)]
         if kind == "data":
             fill = arguments.get(1, "fill_value") if last == "full" else arguments.get(0, "data")
             source, kind, bounded = _from_data(fill)
             if last != "full":
-                zero_dim = isinstance(fill, Scalar)
+                known = isinstance(fill, Scalar | Container) or last not in {"tensor", "as_tensor"}
+                zero_dim = isinstance(fill, Scalar) if known else None
         elif last in {"arange", "linspace", "logspace", "range"}:
             bounded = bool(literals) and all(
                 isinstance(number, int | float) and abs(number) <= _SMALL for number in literals
@@ -543,6 +546,9 @@ class Caller(Evaluator):
             self.store(name.text if isinstance(name, Name) else "{}", value, node)
         elif isinstance(of, Instance | ModuleInstance) and isinstance(name, Name) and value is not None:
             of.attributes[name.text] = value
+        elif value is not None:
+            for module in modules_in([value]):
+                module.register()
         return NONE
 
 

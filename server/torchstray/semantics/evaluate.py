@@ -34,6 +34,7 @@ from torchstray.semantics.values import (
     ModuleInstance,
     Name,
     Parameter,
+    Partial,
     Place,
     Qualified,
     Scalar,
@@ -83,7 +84,7 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
     """The names that are read or bound anywhere in `node`, attributes' names left out."""
     if isinstance(node, cst.Name):
         yield node.value
-    elif isinstance(node, cst.Attribute) or isinstance(node, cst.Arg):
+    elif isinstance(node, (cst.Attribute, cst.Arg)):
         yield from names_in(node.value)
     else:
         for child in node.children:
@@ -231,7 +232,7 @@ class Evaluator(abc.ABC):
                 return from_holder(of.attributes[name], of.owners)
             found = of.cls.find_method(name)
             if found is not None:
-                return self._method_value(found, of, name, node)
+                return self._method_value(found, of, node)
             return UNKNOWN
         if isinstance(of, Container | Distribution | Name | Scalar | Loader):
             return Method(of, name, self.place(node))
@@ -243,9 +244,7 @@ class Evaluator(abc.ABC):
             return Method(of, name, self.place(node))
         return UNKNOWN
 
-    def _method_value(
-        self, found: tuple[ClassModel, cst.FunctionDef], bound: Value, name: str, node: cst.CSTNode
-    ) -> Value:
+    def _method_value(self, found: tuple[ClassModel, cst.FunctionDef], bound: Value, node: cst.CSTNode) -> Value:
         owner, method = found
         kinds = decorators(method)
         function = FunctionValue(method, owner.statement, owner, None if "staticmethod" in kinds else bound)
@@ -269,7 +268,7 @@ class Evaluator(abc.ABC):
                 return UNKNOWN
         found = cls.find_method(name, after)
         if found is not None:
-            return self._method_value(found, of if isinstance(of, SelfValue) else of.of, name, node)
+            return self._method_value(found, of if isinstance(of, SelfValue) else of.of, node)
         return Method(of, name, self.place(node))
 
     # Operators
@@ -283,7 +282,7 @@ class Evaluator(abc.ABC):
             return replace(
                 of,
                 bounded=of.bounded if bounded is None else bounded,
-                leaf=False,
+                leaf=not of.requires_grad,
                 alias=None,
                 made=self.place(node),
                 home=of.home if of.alias is None else Home.CPU,
@@ -301,13 +300,8 @@ class Evaluator(abc.ABC):
         for value in options:
             tensor = self.derived(value, node) if not isinstance(value, Container) else UNKNOWN
             if isinstance(value, Container):
-                tensor = self.combined(
-                    (option for item in value.items for option in options_of(item)), node, tolerant=False
-                )
-            if result is None:
-                result = tensor
-            else:
-                result = self._met(result, tensor, node, tolerant)
+                tensor = self.combined((option for item in value.items for option in options_of(item)), node, tolerant)
+            result = tensor if result is None else self._met(result, tensor, node, tolerant)
         return UNKNOWN if result is None else result
 
     def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
@@ -318,7 +312,8 @@ class Evaluator(abc.ABC):
                 home=max(left.home, right.home),
                 dtype=_wider(left.dtype, right.dtype),
                 bounded=False,
-                zero_dim=left.zero_dim and right.zero_dim,
+                zero_dim=left.zero_dim if left.zero_dim == right.zero_dim else None,
+                leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,
                 parameter=left.parameter or right.parameter,
@@ -327,13 +322,16 @@ class Evaluator(abc.ABC):
             if isinstance(tensor, Tensor):
                 if tolerant and tensor.zero_dim:
                     self.note_use(tensor, Handling.HARMLESS, node)
+                elif tolerant and tensor.zero_dim is None:
+                    self.note_use(tensor, Handling.HANDED_ON, node)
                 else:
                     self.note_use(tensor, Handling.FAILS if isinstance(other, Input) else Handling.HANDED_ON, node)
-                return (
-                    other
-                    if isinstance(other, Input)
-                    else replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA)
-                )
+                if isinstance(other, Input):
+                    return other
+                if self.phase is Phase.INIT:  # most likely a number that the constructor was given
+                    kind = tensor.dtype if tensor.dtype in {"float", "complex"} else None
+                    return replace(tensor, bounded=False, dtype=kind, zero_dim=tensor.zero_dim and None)
+                return replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA, zero_dim=None)
         return left if isinstance(left, Input) else right
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
@@ -444,6 +442,8 @@ class Evaluator(abc.ABC):
         """What names are once a test of their type, or of being None, has come out as `outcome`."""
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             return self.narrowed(test.expression, not outcome)
+        if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) is outcome:
+            return {**self.narrowed(test.left, outcome), **self.narrowed(test.right, outcome)}
         if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and len(test.comparisons) == 1:
             comparison = test.comparisons[0]
             if isinstance(comparison.operator, cst.Is | cst.IsNot) and dotted(comparison.comparator) == "None":
@@ -451,14 +451,18 @@ class Evaluator(abc.ABC):
                 return self._kept(test.left, lambda value: (value == NONE) is is_none or value is UNKNOWN)
         if isinstance(test, cst.Call) and test.args and isinstance(test.args[0].value, cst.Name):
             subject, called = test.args[0].value, dotted(test.func)
+            if called is not None and called.rpartition(".")[2] in {"callable", "isfunction", "is_function"}:
+                return self._kept(subject, lambda value: isinstance(value, FunctionValue | Partial) is outcome)
             if called == "isinstance" and len(test.args) == 2:
                 kind = self.evaluate(test.args[1].value)
                 if kind == Qualified("torch.nn.Parameter") and outcome:
                     return {subject.value: Tensor(Source.ARGUMENT, requires_grad=True, alias="parameter")}
                 wants_tensor = kind == Qualified("torch.Tensor")
                 if wants_tensor or all(isinstance(part, Qualified) for part in _parts(kind)):
-                    keep = outcome if wants_tensor else not outcome or any(
-                        part == Qualified("torch.Tensor") for part in _parts(kind)
+                    keep = (
+                        outcome
+                        if wants_tensor
+                        else not outcome or any(part == Qualified("torch.Tensor") for part in _parts(kind))
                     )
                     if not keep:
                         return self._kept(subject, lambda value: not isinstance(value, Tensor))

@@ -489,7 +489,7 @@ class Interpreter(Caller):
             if isinstance(option, ModuleInstance | Parameter):
                 kept = True
                 self._register_value(name, option, target)
-        if name in facts.registered and not kept:
+        if not kept and (name in facts.registered or self._is_buffer(name)):
             if any(isinstance(option, Tensor | Input) for option in options_of(value)):
                 return
         store = Store(
@@ -507,6 +507,12 @@ class Interpreter(Caller):
         )
         facts.stores.append(store)
         facts.live[name] = (store,)
+
+    def _is_buffer(self, name: str) -> bool:
+        """Whether an attribute holds an `nn.Buffer`, so that a tensor assigned to it becomes its new value."""
+        assert self.facts is not None
+        values = [option for store in self.facts.live.get(name, ()) for option in options_of(store.value)]
+        return bool(values) and all(isinstance(value, Parameter) and value.buffer for value in values)
 
     def _register_value(self, name: str, value: ModuleInstance | Parameter, target: cst.CSTNode) -> None:
         facts = self.facts
@@ -534,11 +540,12 @@ class Interpreter(Caller):
             elif isinstance(option, Parameter):
                 option.registered = True
                 facts.instance.children.append(option)
-            elif kind == "buffer" and not isinstance(option, Scalar):
+            elif isinstance(option, Tensor) and option.source in {Source.CONSTANT, Source.RANDOM}:
+                # A buffer that was handed in is already where its owner put it.
                 state = State(parameters=False, buffers=True, mode=False)
                 facts.instance.children.append(ModuleInstance("buffer", state, registered=True, inner=True))
-                if option is UNKNOWN:
-                    facts.registered[name] = Tensor(Source.DATA)
+            elif option is UNKNOWN and kind == "buffer":
+                facts.registered[name] = Tensor(Source.DATA)
 
     def _in_loop(self) -> bool:
         return any(frame.loops for frame in self.frames)
@@ -602,7 +609,7 @@ class Interpreter(Caller):
         if not isinstance(call.func, cst.Attribute):
             return
         receiver = call.func.value
-        if call in self.moved_receivers or call.func.attr.value in {"to", "cuda", "cpu"}:
+        if call in self.moved_receivers or isinstance(value, Moved):
             if self._provably_tensor(receiver, self.moved_receivers.get(call)):
                 self.discarded.append(DiscardedMove(self.place(call), receiver))
             return
@@ -635,7 +642,7 @@ class Interpreter(Caller):
         return receiver.value in self.model.arithmetic_names(function)
 
     def _moved_loop_variables(self, loop: cst.For) -> None:
-        targets = {name for name in names_in(loop.target)}
+        targets = set(names_in(loop.target))
         body = loop.body.body
         for position, line in enumerate(body):
             if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:

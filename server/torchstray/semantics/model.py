@@ -270,7 +270,7 @@ class FileModel:
             if cls.is_module:
                 continue
             instance = Instance(cls)
-            for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
+            for _name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
                 interpreter = Interpreter(self, None, Phase.SCRIPT)
                 static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
                 function_value = FunctionValue(method, cls.statement, cls, None if static else instance)

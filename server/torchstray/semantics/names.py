@@ -128,11 +128,11 @@ class FileNames:
         for name, target in self.imports.items():
             if target == module:
                 return Spelling(f"{name}.{last}")
-        for name, target in self.imports.items():
-            if module.startswith(target + ".") and target == "torch":
-                return Spelling(f"{name}{module[len(target) :]}.{last}")
         if module in self.from_imports:
             return Spelling(last, (self._extend(self.from_imports[module], last),))
+        for name, target in self.imports.items():
+            if target == "torch" and module.startswith("torch."):
+                return Spelling(f"{name}{module.removeprefix(target)}.{last}")
         parent, _, namespace = module.rpartition(".")
         if parent in self.from_imports:
             return Spelling(f"{namespace}.{last}", (self._extend(self.from_imports[parent], namespace),))

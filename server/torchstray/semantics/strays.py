@@ -17,6 +17,7 @@ from torchstray.semantics.values import (
     Instance,
     ModuleInstance,
     Parameter,
+    Source,
     Tensor,
     Value,
     contents,
@@ -64,6 +65,11 @@ class Stray:
     def placed(self) -> bool:
         """Whether all of it was made on a device that somebody chose, so that it works until the module moves again."""
         return all(isinstance(value, Tensor) and value.home is Home.GIVEN for value in self.values)
+
+    @property
+    def handed_in(self) -> bool:
+        """Whether all of it comes from the caller, who may have put it where it belongs."""
+        return all(isinstance(value, Tensor) and value.source is Source.ARGUMENT for value in self.values)
 
     @property
     def failing(self) -> Use | None:
@@ -165,7 +171,7 @@ def _stays(module: ModuleInstance, holder: Value) -> bool:
 def _only_arguments(holder: Value, tensors: tuple[Value, ...]) -> bool:
     """Whether a plain object or a container holds nothing but tensors that the caller handed in."""
     return isinstance(holder, Container | Instance) and all(
-        isinstance(tensor, Tensor) and tensor.source.name == "ARGUMENT" for tensor in tensors
+        isinstance(tensor, Tensor) and tensor.source is Source.ARGUMENT for tensor in tensors
     )
 
 

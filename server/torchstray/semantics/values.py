@@ -102,6 +102,7 @@ class Tensor(Value):
     `dtype` is `float`, `int`, `bool`, `complex` or None where unknown. `bounded` says that its numbers are small enough
     (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self` whose unregistered tensors it is
     made of without having been moved. `alias` is `parameter` or `buffer` for a tensor read from a registered attribute.
+    `zero_dim` is None where its number of dimensions is not known.
     `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
     """
 
@@ -109,7 +110,7 @@ class Tensor(Value):
     home: Home = Home.CPU
     dtype: str | None = None
     bounded: bool = False
-    zero_dim: bool = False
+    zero_dim: bool | None = False
     requires_grad: bool = False
     leaf: bool = True
     strays: frozenset[str] = frozenset()

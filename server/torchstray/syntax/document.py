@@ -108,8 +108,9 @@ class Document:
     def __init__(self, text: str, previous: Document | None = None) -> None:
         # A parse serves one statement of a document, however many have its text: a node is in one place only.
         known: dict[str, list[_Parse]] = {}
-        for statement in reversed(previous.statements if previous else ()):
-            known.setdefault(statement.text, []).append(statement._parse)
+        if previous is not None:
+            for statement in reversed(previous.statements):
+                known.setdefault(statement.text, []).append(statement._parse)
         starts = split(text)
         statements = []
         for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
@@ -117,7 +118,7 @@ class Document:
             parses = known.get(piece)
             statements.append(Statement(start, parses.pop() if parses else _Parse(piece)))
         self.text = text
-        self.statements = tuple(statements)
+        self.statements: tuple[Statement, ...] = tuple(statements)
 
     @cached_property
     def lines(self) -> Lines:

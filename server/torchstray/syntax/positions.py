@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,6 +11,9 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from torchstray.text.edits import Span
+
+
+_MARK = re.compile(r"[^\s\\]")
 
 
 class Positions(CodegenState):
@@ -26,7 +30,8 @@ class Positions(CodegenState):
         self._whole: dict[cst.CSTNode, tuple[int, int]] = {}
         self._syntactic: dict[cst.CSTNode, tuple[int, int]] = {}
         tree._codegen(self)
-        self._gaps = _gaps("".join(self.tokens), text)
+        self._length = len(text)
+        self._marks = _marks("".join(self.tokens), text)
 
     def span(self, node: cst.CSTNode) -> Span:
         """The node without surrounding white space and its own parentheses."""
@@ -46,6 +51,9 @@ class Positions(CodegenState):
     def add_indent_tokens(self) -> None:
         self.tokens.extend(self.indent_tokens)
         self._offset += sum(map(len, self.indent_tokens))
+
+    def pop_trailing_newline(self) -> None:
+        """Keep the line end that is written behind a text without one: libcst misjudges texts that end in a CR."""
 
     def before_codegen(self, node: cst.CSTNode) -> None:
         self._open.append(self._offset)
@@ -70,25 +78,21 @@ class Positions(CodegenState):
         return self._syntactic.get(node) or self._whole[node]
 
     def _in_text(self, start: int, end: int) -> Span:
-        if not self._gaps:
-            return Span(start, end)
-        # A node that is written where something is missing starts after that; one that ends there ends before it.
-        moved = start + bisect_right(self._gaps, start)
-        return Span(moved, max(moved, end + bisect_left(self._gaps, end)))
+        if self._marks:
+            written, text = self._marks
+            first, last = bisect_left(written, start), bisect_left(written, end) - 1
+            start = text[first] if first < len(text) else self._length
+            end = max(start, text[last] + 1) if last >= 0 else start
+        return Span(min(start, self._length), min(end, self._length))
 
 
-def _gaps(written: str, text: str) -> list[int]:
-    """Return the offsets in `written` at which a character of `text` is missing, one for each.
+def _marks(written: str, text: str) -> tuple[list[int], list[int]] | None:
+    """Return where each character that is not white space is, in what libcst wrote and in the text; None where both agree.
 
-    A tree does not hold the form feeds before a statement, nor some blank lines at the end.
+    A tree does not hold the form feeds before a statement, nor some blank lines at the end, and writes its own
+    indentation in the place of one that a backslash breaks.
     """
-    gaps: list[int] = []
-    if written == text:
-        return gaps
-    position = 0
-    for character in text:
-        if written[position : position + 1] == character:
-            position += 1
-        else:
-            gaps.append(position)
-    return gaps
+    if written.startswith(text):
+        return None
+    first, second = ([match.start() for match in _MARK.finditer(string)] for string in (written, text))
+    return (first, second) if len(first) == len(second) else None

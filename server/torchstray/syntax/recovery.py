@@ -27,6 +27,15 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """The statement of the lines from `first` up to, not including, `last`; whether its block is indented otherwise."""
+
+    first: int
+    last: int
+    misplaced: bool
+
+
 def recover(statement: str) -> tuple[cst.Module, str, tuple[Problem, ...]]:
     """Return the tree of a top-level statement that does not parse, the text it is the tree of, and what is not in it.
 
@@ -69,11 +78,14 @@ class _Recovery:
         # Most often the one the parser stopped in is the only one: then the others need not be parsed one by one.
         suspects = [piece for piece in inner if self._holds(piece, first, error.row - wrapper.count("\n"))]
         for pieces in (suspects, [piece for piece in inner if piece not in suspects]):
-            for start, end in pieces:
-                self._repair(start, end, depth + 1)
+            for piece in pieces:
+                if piece.misplaced:
+                    self._mask(piece.first, piece.last, "the indentation fits no block around it", filler="")
+                else:
+                    self._repair(piece.first, piece.last, depth + 1)
             if pieces and (error := self._error(first, last, wrapper)) is None:
                 return
-        self._mask(first, last, error.message, whole=not wrapper)
+        self._mask(first, last, error.message, filler="pass" if depth else "")
 
     def _error(self, first: int, last: int, wrapper: str) -> NotPython | None:
         try:
@@ -82,40 +94,46 @@ class _Recovery:
             return error
         return None
 
-    def _inner_statements(self, first: int, last: int) -> list[tuple[int, int]]:
+    def _inner_statements(self, first: int, last: int) -> list[_Piece]:
         """The statements in the blocks of a statement."""
-        starts: list[int] = []
-        pieces: list[tuple[int, int]] = []
+        pieces: list[_Piece] = []
+        start: int | None = None  # the statement that is being read
+        block: int | None = None  # the indentation of its block
         claused = decorated = False
         for index in range(first + 1, last):
             width, word = self.widths[index], self.lines[index].word
             if width <= self.widths[first]:  # `else:` and the like, or the `def` of a decorator
-                pieces += [(starts.pop(), index)] if starts else []
+                if start is not None and block is not None:
+                    pieces.append(_Piece(start, index, self.widths[start] != block))
+                start = block = None
                 continue
-            if starts:
-                deeper = width > self.widths[starts[-1]]
-                clause = claused and width == self.widths[starts[-1]] and _CLAUSE.match(self.text, word)
-                if deeper or clause or decorated:
-                    decorated = decorated and self.text.startswith("@", word)
+            block = width if block is None else block
+            if start is not None:
+                clause = claused and width == block and _CLAUSE.match(self.text, word)
+                if width > block or clause or (decorated and width == block):
+                    decorated = decorated and (width > block or self.text.startswith("@", word))
                     continue
-                pieces.append((starts.pop(), index))
-            starts.append(index)
+                pieces.append(_Piece(start, index, self.widths[start] != block))
+            start = index
             claused = _CLAUSED.match(self.text, word) is not None
             decorated = self.text.startswith("@", word)
-        return pieces + [(start, last) for start in starts]
+        if start is not None and block is not None:
+            pieces.append(_Piece(start, last, self.widths[start] != block))
+        return pieces
 
-    def _holds(self, piece: tuple[int, int], first: int, row: int) -> bool:
+    def _holds(self, piece: _Piece, first: int, row: int) -> bool:
         """Whether a piece holds a row, counted from 1 at the line `first`."""
-        before = self.text[self._start(first) : self._start(piece[0])]
-        inside = self.text[self._start(piece[0]) : self._start(piece[1])]
+        before = self.text[self._start(first) : self._start(piece.first)]
+        inside = self.text[self._start(piece.first) : self._start(piece.last)]
         return _rows(before) < row <= _rows(before) + _rows(inside)
 
-    def _mask(self, first: int, last: int, message: str, *, whole: bool) -> None:
+    def _mask(self, first: int, last: int, message: str, *, filler: str) -> None:
+        """Put spaces and a statement without effect, `filler`, in the place of some lines."""
         span = self._span(first, last)
         masked = _NOT_A_LINE_END.sub(" ", self.text[span.start : span.end])
-        if not whole:
-            length = len(masked.partition("\n")[0].partition("\r")[0])
-            filler = "pass" if length >= len("pass") else "0"
+        if filler:
+            if not masked.startswith(" " * len(filler)):
+                filler = "0"  # The first line is too short.
             masked = filler + masked[len(filler) :]
         self.text = self.text[: span.start] + masked + self.text[span.end :]
         self.problems = [found for found in self.problems if not span.start <= found.span.start < span.end]

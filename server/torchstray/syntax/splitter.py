@@ -59,7 +59,9 @@ _TO_LINE_END = re.compile(r"[^\r\n]*")
 _NEXT_LINE = re.compile(rf"{_NEWLINE}?")
 
 _BLANK_LINES = re.compile(rf"(?:[ \t\f]*(?:#[^\r\n]*)?{_NEWLINE})*(?:[ \t\f]*(?:#[^\r\n]*)?\Z)?")
-_INDENTATION = re.compile(r"[ \t\f]*")
+# A backslash in front of all else hands its line over to the next one, as libcst sees it.
+_INDENTATION = re.compile(rf"(?:[ \t\f]|\\{_NEWLINE})*")
+_COLUMN_0 = re.compile(r"[\f\r\n]")
 _CONTINUATION = re.compile(r"(?:elif|else|except|finally)\b")
 _CONTINUED = re.compile(r"(?:if|for|while|try|async)\b")
 _DECORATED = re.compile(r"@|(?:class|def|async)\b")
@@ -85,9 +87,9 @@ def split(text: str) -> list[int]:
     position = _end(_BLANK_LINES, text, 0)
     while position < len(text):
         word = _end(_INDENTATION, text, position)
-        indented = word > position and text[word - 1] != "\f"
-        belongs = continued and _CONTINUATION.match(text, word) or decorated and _DECORATED.match(text, word)
-        if not (starts and (indented or belongs)):
+        indented = word > position and text[word - 1] in " \t"
+        continues = continued and _CONTINUATION.match(text, word)
+        if not (starts and (indented or continues or (decorated and _DECORATED.match(text, word)))):
             starts.append(position)
             continued = _CONTINUED.match(text, word) is not None
         decorated = text.startswith("@", word)
@@ -124,7 +126,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
         except _Unclosed:
             end = _first(text, word, _INNER_DEFINITION)
         line = text[word:end].rstrip()
-        yield LogicalLine(position, word, word + len(line), text[position:word].rpartition("\f")[2])
+        yield LogicalLine(position, word, word + len(line), _COLUMN_0.split(text[position:word])[-1])
         position = _end(_BLANK_LINES, text, _end(_NEXT_LINE, text, end))
 
 

@@ -60,4 +60,6 @@ class Lines:
         if row == len(self._starts):
             return len(self._text)
         end = self._starts[row] - 1
-        return end - 1 if self._text[end] == "\n" and end > self._starts[row - 1] and self._text[end - 1] == "\r" else end
+        return (
+            end - 1 if self._text[end] == "\n" and end > self._starts[row - 1] and self._text[end - 1] == "\r" else end
+        )
