@@ -12,7 +12,6 @@ from libcst._nodes.internal import CodegenState
 
 from torchstray.text.edits import Span
 
-
 _MARK = re.compile(r"[^\s\\]")
 
 
@@ -87,7 +86,7 @@ class Positions(CodegenState):
 
 
 def _marks(written: str, text: str) -> tuple[list[int], list[int]] | None:
-    """Return where each character that is not white space is, in what libcst wrote and in the text; None where both agree.
+    """Return where each character but white space is, in what libcst wrote and in the text; None where both agree.
 
     A tree does not hold the form feeds before a statement, nor some blank lines at the end, and writes its own
     indentation in the place of one that a backslash breaks.
