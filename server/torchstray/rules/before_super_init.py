@@ -12,10 +12,13 @@ from torchstray.rules.repairs import (
     line_end,
     line_start,
     row_of,
+    shortened,
+    shown_name,
     stands_alone,
     text_of,
 )
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
+from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Early, Emptied
@@ -44,15 +47,17 @@ class BeforeSuperInit(Rule):
     def _early(self, model: FileModel, facts: ClassFacts, early: Early) -> Finding:
         related: tuple[Related, ...] = ()
         call = _super_call(facts.cls)
+        kept = "registered" if isinstance(early.place.node, cst.Call) else "assigned"
+        subject = f"`{shown_name(model, early.place, early.attribute)}` is {kept}"
         if early.never:
             message = (
-                f"`self.{early.attribute}` is assigned but `__init__` never calls `super().__init__()`, so building the module "
-                "raises AttributeError; call it first."
+                f"{subject} but `__init__` never calls `super().__init__()`, so building the module raises AttributeError; "
+                "call it first."
             )
         else:
             message = (
-                f"`self.{early.attribute}` is assigned before `nn.Module.__init__` has run, so building the module raises "
-                "AttributeError; call `super().__init__()` first."
+                f"{subject} before `nn.Module.__init__` has run, so building the module raises AttributeError; call "
+                "`super().__init__()` first."
             )
             if call is not None:
                 related = (Related(call.span, f"`nn.Module.__init__` only runs here, on line {row_of(model, call)}."),)
@@ -67,12 +72,16 @@ class BeforeSuperInit(Rule):
         )
 
     def _emptied(self, model: FileModel, emptied: Emptied) -> Finding:
-        shown = ", ".join(f"`self.{name}`" for name in emptied.lost[:3]) + (
-            " and others" if len(emptied.lost) > 3 else ""
-        )
-        call = text_of(model, emptied.place.span).split("\n")[0]
+        call = shortened(model, emptied.place)
+        names = [f"`self.{name}`" for name in emptied.lost]
+        lost = f"{names[0]} is lost"
+        if len(names) > 1:
+            rest = "others" if len(names) > 3 else names[-1]
+            lost = f"{', '.join(names[:3] if len(names) > 3 else names[:-1])} and {rest} are lost"
+        direct = _is_module_init(model, emptied.place.node)
+        advice = "drop this call" if direct else "let each class call `super().__init__()`, and call that once here"
         fixes: tuple[Fix, ...] = ()
-        if stands_alone(model, emptied.place.span) and call.startswith(("nn.Module.", "torch.nn.Module.")):
+        if direct and stands_alone(model, emptied.place.span):
             fixes = (
                 Fix(
                     "Drop the second call: the layers stay registered",
@@ -83,11 +92,19 @@ class BeforeSuperInit(Rule):
         return Finding(
             rule=self.name,
             severity=self.severity,
-            message=f"`{call}` runs `nn.Module.__init__` a second time, which empties the module: {shown} is lost; drop this call.",
+            message=(f"`{call}` runs `nn.Module.__init__` a second time, which empties the module: {lost}; {advice}."),
             span=emptied.place.span,
             fixes=fixes,
             subject=emptied.place.node,
         )
+
+
+def _is_module_init(model: FileModel, node: cst.CSTNode) -> bool:
+    """Whether a call is `nn.Module.__init__(self)`, however that is spelled."""
+    name = dotted(node.func) if isinstance(node, cst.Call) else None
+    head, _, rest = (name or "").partition(".")
+    full = f"{model.names.qualified(head)}.{rest}".removesuffix(".__init__")
+    return torch_api.canonical(full) == "torch.nn.Module"
 
 
 def _super_call(cls: ClassModel) -> Place | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import needs_parentheses, row_of, shown_attribute, text_of
+from torchstray.rules.repairs import argument_span, needs_parentheses, row_of, shown_attribute, text_of
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
-from torchstray.rules.unregistered_parameter import argument_span, without_gradient
+from torchstray.rules.unregistered_parameter import without_gradient
 from torchstray.semantics import torch_api
 from torchstray.semantics.facts import NonLeaf
 from torchstray.semantics.model import FileModel
@@ -107,7 +107,7 @@ def _fixes(model: FileModel, place: Place, tensor: Tensor) -> Iterable[Fix]:
     call = parameter.place.node
     if not isinstance(call, cst.Call) or not call.args or call.args[0].keyword is not None or call.args[0].star:
         return
-    if not _contains(place.node, call) or place.node is call:
+    if not _contains(place.node, call) or place.node is call or _detaches(place.node, call):
         return
     yield Fix(
         "Compute it inside `nn.Parameter(…)`: it starts to train, and `state_dict()` gets a new key",
@@ -144,6 +144,15 @@ def _moved_inside(model: FileModel, place: Place, parameter: Parameter, call: cs
 
 def _contains(node: cst.CSTNode, wanted: cst.CSTNode) -> bool:
     return node is wanted or any(_contains(child, wanted) for child in node.children)
+
+
+def _detaches(node: cst.CSTNode, call: cst.Call) -> bool:
+    """Whether what is done to `call` takes the gradient away on purpose."""
+    while node is not call and isinstance(node, cst.Call | cst.Attribute | cst.Subscript):
+        if isinstance(node, cst.Attribute) and node.attr.value in {"data", "detach"}:
+            return True
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return False
 
 
 def _only_moves(node: cst.CSTNode, call: cst.Call) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import libcst as cst
-
-from torchstray.rules.repairs import text_of
+from torchstray.rules.repairs import shortened, text_of
 from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics import facts
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted
 from torchstray.text.edits import Edit
 
 
@@ -28,26 +25,24 @@ class DiscardedMove(Rule):
             yield self._finding(model, move)
 
     def _finding(self, model: FileModel, move: facts.DiscardedMove) -> Finding:
-        call = text_of(model, move.call.span)
-        receiver = text_of(model, move.call.statement.span(move.receiver))
-        if "\n" in call:
-            call = f"{receiver}.to(…)"
-        place = move.assigned or move.call
-        if move.assigned is not None:
-            kept = move.item or "the container"
-            message = f"`{receiver} = {call}` changes the loop variable only, so what it was taken from stays where it is; assign to `{kept}`."
-            if move.item is None:
-                message = f"`{receiver} = {call}` changes the loop variable only, so what it was taken from stays where it is; build a new container from the moved tensors."
-        else:
-            message = f"`{call}` returns a new tensor and does not change `{receiver}`; write `{receiver} = {call}`."
+        call, receiver = shortened(model, move.call), text_of(model, move.call.statement.span(move.receiver))
         return Finding(
             rule=self.name,
             severity=self.severity,
-            message=message,
-            span=place.span,
+            message=_message(move, call, receiver),
+            span=(move.assigned or move.call).span,
             fixes=tuple(_fixes(move, receiver)),
             subject=move.call.node,
         )
+
+
+def _message(move: facts.DiscardedMove, call: str, receiver: str) -> str:
+    if move.assigned is None:
+        return f"`{call}` returns a new {move.gives} and does not change `{receiver}`; write `{receiver} = {call}`."
+    advice = f"assign to `{move.item}`" if move.item else "build a new container from the moved tensors"
+    return (
+        f"`{receiver} = {call}` changes the loop variable only, so what it was taken from stays where it is; {advice}."
+    )
 
 
 def _fixes(move: facts.DiscardedMove, receiver: str) -> Iterable[Fix]:
@@ -55,8 +50,7 @@ def _fixes(move: facts.DiscardedMove, receiver: str) -> Iterable[Fix]:
         if move.item is not None:
             start = move.assigned.span.start
             yield Fix(f"Assign it to `{move.item}`", True, (Edit(start, move.call.whole.start, f"{move.item} = "),))
-        return
-    if dotted(move.receiver) is None and not isinstance(move.receiver, cst.Subscript):
-        return
-    start = move.call.whole.start
-    yield Fix(f"Assign the result to `{receiver}`", True, (Edit(start, start, f"{receiver} = "),))
+    elif move.assignable is not False:
+        start = move.call.whole.start
+        edits = (Edit(start, start, f"{receiver} = "),)
+        yield Fix(f"Assign the result to `{receiver}`", move.assignable is True, edits)

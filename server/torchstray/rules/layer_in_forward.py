@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
 from torchstray.rules.moving import end_of_state, free_attribute
-from torchstray.rules.repairs import delete_lines, stands_alone, text_of
+from torchstray.rules.repairs import (
+    argument_span,
+    delete_lines,
+    indentation,
+    reindented,
+    stands_alone,
+    text_of,
+    trailing_comment,
+)
 from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics import torch_api
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Built, ClassFacts, Phase, Store
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted
+from torchstray.semantics.names import Spelling, dotted
 from torchstray.semantics.torch_api import State
-from torchstray.semantics.values import ModuleInstance, Parameter, Place, options_of
+from torchstray.semantics.values import ModuleInstance, Parameter, Place, Tensor, options_of
 from torchstray.text.edits import Edit, Span
 
 
@@ -47,19 +56,23 @@ class LayerInForward(Rule):
             attribute = f"`self.{store.attribute}`" if store is not None else "It"
             message = (
                 f"{attribute} is built on the first call of `forward`, so an optimizer made before misses it and a checkpoint "
-                "cannot be loaded into it; build it in `__init__`."
+                f"cannot be loaded into it; build it in `__init__`{_lazily_possible(built)}."
             )
         elif isinstance(built.value, Parameter):
-            message = f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; make it in `__init__`."
-        elif grave:
-            what = (
-                "random weights on the CPU that are never trained or saved"
-                if state.parameters
-                else "fresh state on the CPU that is never kept or saved"
+            message = (
+                f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; make it in "
+                "`__init__`."
             )
+        elif grave:
+            what = "fresh weights" if state.parameters else "fresh state"
+            what += "" if _is_placed(built) else " on the CPU"
+            what += " that are never trained or saved" if state.parameters else " that is never kept or saved"
             message = f"This `{name}` is built anew in every `forward`, with {what}; build it in `__init__`."
         else:
-            message = f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never reaches it; build it in `__init__`."
+            message = (
+                f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never reaches it; "
+                "build it in `__init__`."
+            )
         return Finding(
             rule=self.name,
             severity=Severity.WARNING if lazily or not grave else Severity.ERROR,
@@ -79,6 +92,24 @@ def _state(built: Built) -> State | None:
     return built.value.whole_state()
 
 
+def _lazily_possible(built: Built) -> str:
+    """A hint at the lazy kind of a layer, where torch has one."""
+    module, _, last = built.value.name.rpartition(".") if isinstance(built.value, ModuleInstance) else ("", "", "")
+    known = torch_api.module_class(f"torch.{module}.Lazy{last}")
+    return f", as `{module}.Lazy{last}`" if known is not None else ""
+
+
+def _is_placed(built: Built) -> bool:
+    """Whether the layer is put on a device where it is built."""
+    call = built.value.place.node if built.value.place is not None else None
+    given = isinstance(call, cst.Call) and any(
+        argument.keyword is not None and argument.keyword.value == "device" for argument in call.args
+    )
+    if given or built.function is None or call is None or built.value.place is None:
+        return given
+    return _whole(built.value.place, built.function.node).node is not call
+
+
 def _shown(model: FileModel, place: Place) -> str:
     node = place.node
     return text_of(model, place.statement.span(node.func)) if isinstance(node, cst.Call) else "layer"
@@ -92,75 +123,126 @@ def _store_of(facts: ClassFacts, built: Built) -> Store | None:
 
 
 def _fixes(model: FileModel, facts: ClassFacts, built: Built, state: State) -> Iterable[Fix]:
-    cls, function = facts.cls, built.function
-    place = built.value.place
-    if place is None or function is None or function.owner is not cls or built.in_loop or built.lazily:
+    cls, function, place = facts.cls, built.function, built.value.place
+    if place is None or function is None or function.owner is not cls or built.in_loop:
         return
     method = function.node
     if not isinstance(method, cst.FunctionDef) or method not in cls.methods.values():
         return
     moved = _moved(model, facts, built, place, method)
+    replaced = _replaced(model, facts, built, place, method)
     insertion = end_of_state(model, cls)
-    if moved is None or insertion is None:
+    if moved is None or replaced is None or insertion is None:
         return
-    made, imports = moved
     grave = state.parameters or state.buffers
-    consequence = "it is trained, moved and saved, and `state_dict()` gets new keys" if grave else "`eval()` reaches it"
-    title = f"Build it once, in `__init__`: {consequence}"
-    if made.startswith(("nn.Lazy", "Lazy", "torch.nn.Lazy")) or ".Lazy" in made.partition("(")[0]:
-        title = f"Build it once, in `__init__`, as a lazy layer that takes its size from the first input: {consequence}"
+    gain = "it is trained, moved and saved, and `state_dict()` gets new keys" if grave else "`eval()` reaches it"
+    how = ", as a lazy layer that takes its size from the first input" if moved.lazy else ""
+    made = reindented(moved.text, indentation(model, place.span.start), insertion.indent)
+    line = f"self.{replaced.attribute} = {made}{replaced.comment}"
+    yield Fix(
+        f"Build it once, in `__init__`{how}: {gain}", False, (*moved.imports, *replaced.edits, insertion.edit([line]))
+    )
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """How the method does without building the layer: it uses `self.attribute`."""
+
+    attribute: str
+    edits: tuple[Edit, ...]
+    comment: str = ""
+
+
+def _replaced(
+    model: FileModel, facts: ClassFacts, built: Built, place: Place, method: cst.FunctionDef
+) -> _Replaced | None:
+    """What changes in the method; None where the layer cannot be taken out of it."""
     whole = _whole(place, method)
     assignment = _assignment(method, whole.node)
-    taken = {store.attribute for store in facts.stores} | set(facts.registered) | set(_self_attributes(cls.node))
+    taken = {store.attribute for store in facts.stores} | set(facts.registered) | set(_self_attributes(facts.cls.node))
     if assignment is None:
-        attribute = free_attribute(cls, taken, _attribute_name(built))
-        edits = [Edit(whole.whole.start, whole.whole.end, f"self.{attribute}")]
-    else:
-        target = assignment.targets[0].target
-        span = place.statement.span(assignment)
-        if not stands_alone(model, span):
-            return
-        if isinstance(target, cst.Name):
-            attribute = free_attribute(cls, taken, target.value)
-            others = list(_names(method.body, target.value))
-            if sum(_binds(node, target.value) for node in _walk(method.body)) != 1 or any(
-                parameter.name.value == target.value for parameter in method.params.params
-            ):
-                return
-            edits = [
-                Edit(at.start, at.end, f"self.{attribute}")
-                for at in (place.statement.span(node) for node in others if node is not target)
-            ]
-        elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
-            attribute = target.attr.value
-            edits = []
-            if attribute in facts.live or attribute in facts.registered:
-                return
-        else:
-            return
-        edits.append(delete_lines(model, span))
-        if _is_alone(method, assignment):
-            return
-    yield Fix(title, False, (*imports, *edits, insertion.edit([f"self.{attribute} = {made}"])))
+        if built.lazily:
+            return None
+        attribute = free_attribute(facts.cls, taken, _attribute_name(built))
+        return _Replaced(attribute, (Edit(whole.whole.start, whole.whole.end, f"self.{attribute}"),))
+    target = assignment.targets[0].target
+    span = place.statement.span(assignment)
+    comment = trailing_comment(model, span)
+    if not stands_alone(model, span):
+        return None
+    if isinstance(target, cst.Name):
+        if built.lazily or _is_alone(method, assignment) or not _bound_once(method, target.value):
+            return None
+        attribute = free_attribute(facts.cls, taken, target.value)
+        uses = [place.statement.span(node) for node in _names(method.body, target.value) if node is not target]
+        edits = [Edit(use.start, use.end, f"self.{attribute}") for use in uses]
+        return _Replaced(attribute, (*edits, delete_lines(model, span)), comment)
+    if not (isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name)):
+        return None
+    attribute = target.attr.value
+    if built.lazily:
+        guard = _guard(method, assignment)
+        if guard is None:
+            return None
+        return _Replaced(attribute, (delete_lines(model, Span(place.statement.span(guard).start, span.end)),), comment)
+    if attribute in facts.live or attribute in facts.registered or _is_alone(method, assignment):
+        return None
+    return _Replaced(attribute, (delete_lines(model, span),), comment)
 
 
-def _moved(
-    model: FileModel, facts: ClassFacts, built: Built, place: Place, method: cst.FunctionDef
-) -> tuple[str, tuple[Edit, ...]] | None:
-    """The call as it can stand in `__init__`, with the imports it needs; None where its arguments are only known in `forward`."""
+def _bound_once(method: cst.FunctionDef, name: str) -> bool:
+    """Whether one assignment is all that binds a local name."""
+    if any(parameter.name.value == name for parameter in method.params.params):
+        return False
+    return sum(found == name for node in _walk(method.body) for found in _bound(node)) == 1
+
+
+def _guard(method: cst.FunctionDef, assignment: cst.Assign) -> cst.If | None:
+    """The `if`, one of several statements of its block, that does nothing but this assignment."""
+    for block in _walk(method.body):
+        if not isinstance(block, cst.IndentedBlock) or len(block.body) < 2:
+            continue
+        for node in block.body:
+            if isinstance(node, cst.If) and node.orelse is None and len(node.body.body) == 1:
+                line = node.body.body[0]
+                if isinstance(line, cst.SimpleStatementLine) and list(line.body) == [assignment]:
+                    return node
+    return None
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """The expression that builds the layer, as it can stand in `__init__`, and the imports that it needs."""
+
+    text: str
+    imports: tuple[Edit, ...] = ()
+    lazy: bool = False
+
+
+def _moved(model: FileModel, facts: ClassFacts, built: Built, place: Place, method: cst.FunctionDef) -> _Moved | None:
+    """The call for `__init__`; None where its arguments are only known in `forward`. A device is left out: the module moves."""
     call = place.node
     if not isinstance(call, cst.Call):
         return None
     local = _local_names(method)
     unknown = [argument for argument in call.args if not _known_in_init(argument.value, facts, local)]
+    devices = [argument for argument in unknown if argument.keyword is not None and argument.keyword.value == "device"]
+    unknown = [argument for argument in unknown if argument not in devices]
+    if not unknown and not devices:
+        return _Moved(text_of(model, place.span))
+    kept = [argument for argument in call.args if argument not in devices and argument not in unknown]
+    arguments = ", ".join(
+        text_of(model, argument_span(place, call, position))
+        for position, argument in enumerate(call.args)
+        if argument in kept
+    )
     if not unknown:
-        return text_of(model, place.span), ()
-    return _lazy(model, built, place, call, unknown)
+        return _Moved(f"{text_of(model, place.statement.span(call.func))}({arguments})")
+    spelling = _lazy_class(model, built, call, unknown)
+    return None if spelling is None else _Moved(f"{spelling.text}({arguments})", spelling.edits, lazy=True)
 
 
-def _lazy(
-    model: FileModel, built: Built, place: Place, call: cst.Call, unknown: list[cst.Arg]
-) -> tuple[str, tuple[Edit, ...]] | None:
+def _lazy_class(model: FileModel, built: Built, call: cst.Call, unknown: list[cst.Arg]) -> Spelling | None:
     """The `Lazy…` layer that takes the one size which only `forward` knows from its first input."""
     if not isinstance(built.value, ModuleInstance) or built.value.cls is not None:
         return None
@@ -173,22 +255,15 @@ def _lazy(
     argument = unknown[0]
     position = call.args.index(argument)
     keyword = argument.keyword.value if argument.keyword is not None else eager.arguments[position]
-    if missing != [keyword]:
-        return None
-    spelling = model.names.spell(f"{module}.Lazy{last}")
-    rest = ", ".join(
-        text_of(model, Span(place.statement.span(other).start, place.statement.whole_span(other.value).end))
-        for other in call.args
-        if other is not argument
-    )
-    return f"{spelling.text}({rest})", spelling.edits
+    return model.names.spell(f"{module}.Lazy{last}") if missing == [keyword] else None
 
 
 def _known_in_init(node: cst.CSTNode, facts: ClassFacts, local: set[str]) -> bool:
     """Whether an expression means in `__init__` what it means in the method: constants, file-level names, attributes set there."""
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
         changed = any(store.attribute == node.attr.value and store.phase is not Phase.INIT for store in facts.stores)
-        return node.attr.value in facts.live and not changed
+        kept = [option for store in facts.live.get(node.attr.value, ()) for option in options_of(store.value)]
+        return bool(kept) and not changed and not any(isinstance(value, Parameter | Tensor) for value in kept)
     if isinstance(node, cst.Name):
         return node.value not in local
     if isinstance(node, cst.Attribute):
@@ -227,10 +302,6 @@ def _bound(node: cst.CSTNode) -> Iterator[str]:
         yield (dotted(node.asname.name if node.asname is not None else node.name) or "").partition(".")[0]
 
 
-def _binds(node: cst.CSTNode, name: str) -> int:
-    return sum(found == name for found in _bound(node))
-
-
 def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     yield node
     for child in node.children:
@@ -255,7 +326,7 @@ def _self_attributes(node: cst.CSTNode) -> Iterator[str]:
             yield found.attr.value
 
 
-def _whole(place: Place, method: cst.FunctionDef) -> Place:
+def _whole(place: Place, method: cst.FunctionDef | cst.Lambda) -> Place:
     """The call at `place` with the moves behind it: `nn.Linear(3, 3).cuda()`."""
     node = place.node
     parents = {child: parent for parent in _walk(method.body) for child in parent.children}

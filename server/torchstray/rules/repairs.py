@@ -9,20 +9,35 @@ from torchstray.semantics.model import FileModel
 from torchstray.semantics.values import Container, Name, Place, Scalar, Shape, Value, options_of
 from torchstray.text.edits import Edit, Span
 
+MODULES = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
+PARAMETERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")
+
 
 def text_of(model: FileModel, span: Span) -> str:
     """The characters of `span`."""
     return model.document.text[span.start : span.end]
 
 
+def shortened(model: FileModel, place: Place) -> str:
+    """The text of a call, with `…` for arguments that span lines."""
+    text = text_of(model, place.span)
+    if "\n" not in text and "\r" not in text:
+        return text
+    assert isinstance(place.node, cst.Call)
+    return " ".join(text_of(model, place.statement.span(place.node.func)).split()) + "(…)"
+
+
 def shown_attribute(model: FileModel, store: Store) -> str:
-    """`self.name`, with the parts of a name that are made at run time as the user wrote them."""
-    name = store.attribute
-    node = store.statement.node
-    if "{}" in name and isinstance(node, cst.Call):
-        written = [argument.value for argument in node.args if isinstance(argument.value, cst.FormattedString)]
+    """`self.name` of what a store sets."""
+    return shown_name(model, store.statement, store.attribute)
+
+
+def shown_name(model: FileModel, place: Place, name: str) -> str:
+    """`self.name`, with the parts of a name that the call at `place` makes at run time as the user wrote them."""
+    if "{}" in name and isinstance(place.node, cst.Call):
+        written = [argument.value for argument in place.node.args if isinstance(argument.value, cst.FormattedString)]
         if written:
-            text = text_of(model, store.statement.statement.span(written[0]))
+            text = text_of(model, place.statement.span(written[0]))
             name = text.lstrip("fFrR").strip("\"'")
     return f"self.{name}"
 
@@ -61,8 +76,32 @@ def stands_alone(model: FileModel, span: Span) -> bool:
 
 
 def delete_lines(model: FileModel, span: Span) -> Edit:
-    """Removes all lines of `span`, comments behind it included."""
-    return Edit(line_start(model, span.start), line_end(model, span.end), "")
+    """Removes all lines of `span`, comments behind it included, and the blank lines that it would leave behind another blank
+    line or at the top of a block."""
+    lines = model.document.lines
+    start, end = line_start(model, span.start), line_end(model, span.end)
+    row, _ = lines.position(start)
+    before = lines.line(row - 1).rstrip() if row > 1 else ""
+    if not before or before.endswith(":"):
+        row, _ = lines.position(span.end)
+        while row < len(lines) - 1 and not lines.line(row + 1).strip():
+            row += 1
+            end = line_end(model, lines.offset(row, 1))
+    return Edit(start, end, "")
+
+
+def trailing_comment(model: FileModel, span: Span) -> str:
+    """The comment behind `span` on its last line, with the white space before it; nothing if there is none."""
+    rest = model.document.text[span.end : line_end(model, span.end)].rstrip()
+    return rest if rest.lstrip().startswith("#") else ""
+
+
+def reindented(text: str, old: str, new: str) -> str:
+    """`text`, of a statement indented by `old`, with the lines after its first as they stand below one indented by `new`."""
+    if old == new or '"""' in text or "'''" in text:
+        return text
+    first, *rest = text.splitlines(keepends=True)
+    return first + "".join(new + line.removeprefix(old) if line.startswith(old) else line for line in rest)
 
 
 def wrapped(model: FileModel, place: Place, before: str, after: str = ")") -> tuple[Edit, ...]:
@@ -74,6 +113,15 @@ def wrapped(model: FileModel, place: Place, before: str, after: str = ")") -> tu
     if span != whole and "\n" not in text_of(model, whole):
         return (Edit(whole.start, span.start, before), Edit(span.end, whole.end, after))
     return (Edit(whole.start, whole.start, before), Edit(whole.end, whole.end, after))
+
+
+def argument_span(place: Place, call: cst.Call, position: int) -> Span:
+    """The characters of an argument (0-based position), its keyword or star included, its comma left out."""
+    argument = call.args[position]
+    end = place.statement.whole_span(argument.value).end
+    if argument.keyword is not None:
+        return Span(place.statement.span(argument.keyword).start, end)
+    return Span(place.statement.whole_span(argument.value).start - len(argument.star), end)
 
 
 def needs_parentheses(node: cst.BaseExpression) -> bool:
@@ -95,13 +143,14 @@ def registered_containers(model: FileModel, holder: Value, names: tuple[str, str
                 if inner is None:
                     return None
                 edits += inner
-    if holder.shape is Shape.DICT and not all(_may_be_key(key) for key in holder.keys):
+    if holder.shape is Shape.DICT and not all(may_be_key(key) for key in holder.keys):
         return None
     spelling = model.names.spell(names[1] if holder.shape is Shape.DICT else names[0])
     return (*edits, *spelling.edits, *_around_container(model, holder, spelling.text))
 
 
-def _may_be_key(key: Value) -> bool:
+def may_be_key(key: Value) -> bool:
+    """Whether `nn.ModuleDict` takes this key, as far as is known: a string without dots."""
     if isinstance(key, Name):
         return "." not in key.text
     return not isinstance(key, Scalar | Container)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import registered_containers, shown_attribute, wrapped
+from torchstray.rules.repairs import MODULES, may_be_key, registered_containers, shown_attribute, wrapped
 from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
@@ -24,7 +24,6 @@ from torchstray.semantics.values import (
 )
 from torchstray.text.edits import Edit
 
-_REGISTERED = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
 _LIST_ONLY = frozenset({"remove", "sort", "reverse", "index", "count", "copy", "appendleft", "rotate", "popleft"})
 
 
@@ -80,7 +79,10 @@ def _message(model: FileModel, stray: Stray) -> str:
 def _holder(holder: Value) -> tuple[str, str]:
     if isinstance(holder, Container):
         registered = "nn.ModuleDict" if holder.shape is Shape.DICT else "nn.ModuleList"
-        return f"in a plain {holder.shape.value}", f"use `{registered}`"
+        advice = f"use `{registered}`"
+        if holder.shape is Shape.DICT and not all(may_be_key(key) for key in holder.keys):
+            advice += " with strings without dots as keys"
+        return f"in a plain {holder.shape.value}", advice
     if isinstance(holder, Instance):
         return f"in an object of `{holder.cls.name}`, which is no module", f"make `{holder.cls.name}` an `nn.Module`"
     return "only held by a function", "keep them in an attribute of their own"
@@ -113,7 +115,7 @@ def _edits(model: FileModel, stray: Stray) -> tuple[Edit, ...] | None:
     if isinstance(store.statement.node, cst.Assign) and len(store.statement.node.targets) > 1:
         return None
     if holder.place is not None and _within(store.expression, holder.place.node):
-        return registered_containers(model, holder, _REGISTERED)
+        return registered_containers(model, holder, MODULES)
     if holder.shape in {Shape.DEQUE, Shape.SET} or any(
         isinstance(option, Container) for item in holder.items for option in options_of(item)
     ):
@@ -123,7 +125,7 @@ def _edits(model: FileModel, stray: Stray) -> tuple[Edit, ...] | None:
     )
     if grown_later:
         return None
-    spelling = model.names.spell(_REGISTERED[1] if holder.shape is Shape.DICT else _REGISTERED[0])
+    spelling = model.names.spell(MODULES[1] if holder.shape is Shape.DICT else MODULES[0])
     return (*spelling.edits, *wrapped(model, expression, f"{spelling.text}("))
 
 

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from torchstray.rules.repairs import registered_containers, shown_attribute, wrapped
+from torchstray.rules.repairs import PARAMETERS, argument_span, registered_containers, shown_attribute, wrapped
 from torchstray.rules.rule import Finding, Fix, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Kind, Stray, strays
 from torchstray.semantics.values import Container, Place, Shape, Tensor
-from torchstray.text.edits import Edit, Span
-
-_REGISTERED = ("torch.nn.ParameterList", "torch.nn.ParameterDict")
+from torchstray.text.edits import Edit
 
 
 class UnregisteredParameter(Rule):
@@ -66,7 +64,7 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
         if stray.holder.place is None or not _is(store.expression, stray.holder.place.node):
             return
         nested = any(isinstance(item, Container) for item in stray.holder.items)
-        edits = None if nested else registered_containers(model, stray.holder, _REGISTERED)
+        edits = None if nested else registered_containers(model, stray.holder, PARAMETERS)
         if edits is not None:
             name = "nn.ParameterDict" if stray.holder.shape is Shape.DICT else "nn.ParameterList"
             yield Fix(f"Use `{name}`: {consequence}, and `state_dict()` gets new keys", False, edits)
@@ -112,12 +110,3 @@ def _remove_argument(place: Place, call: cst.Call, position: int) -> Edit:
     if len(call.args) > 1:
         return Edit(span.start, argument_span(place, call, 1).start, "")
     return Edit(span.start, span.end, "")
-
-
-def argument_span(place: Place, call: cst.Call, position: int) -> Span:
-    """The characters of an argument (0-based position), its keyword or star included, its comma left out."""
-    argument = call.args[position]
-    end = place.statement.whole_span(argument.value).end
-    if argument.keyword is not None:
-        return Span(place.statement.span(argument.keyword).start, end)
-    return Span(place.statement.whole_span(argument.value).start - len(argument.star), end)

@@ -121,13 +121,13 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
     if not isinstance(tensor, Tensor) or not _can_register(stray):
         return
     if store.how is How.SETATTR and isinstance(store.statement.node, cst.Call):
-        for persistent in _persistence(tensor):
+        for persistent in persistence(tensor):
             yield Fix(_title(tensor, persistent), _is_safe(tensor, persistent), _setattr_edits(store, persistent))
         return
     if store.how is How.UNPACK:
         edits = _unpacked(model, stray)
         if edits is not None:
-            persistent = _persistence(tensor)[0]
+            persistent = persistence(tensor)[0]
             yield Fix(_title(tensor, persistent), _is_safe(tensor, persistent), edits)
         return
     if store.expression is None or not isinstance(store.statement.node, cst.Assign | cst.AnnAssign):
@@ -135,7 +135,7 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
     if isinstance(store.statement.node, cst.Assign) and len(store.statement.node.targets) > 1:
         return
     place = Place(store.target.statement, store.expression)
-    for persistent in _persistence(tensor):
+    for persistent in persistence(tensor):
         keyword = "" if persistent else ", persistent=False"
         start = store.target.span.start
         owner = text_of(model, store.target.span).rpartition(".")[0]
@@ -146,7 +146,7 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
         yield Fix(_title(tensor, persistent), _is_safe(tensor, persistent), edits)
     if _uses_buffer_class(model):
         spelling = model.names.spell("torch.nn.Buffer")
-        persistent = _persistence(tensor)[0]
+        persistent = persistence(tensor)[0]
         after = ")" if persistent else ", persistent=False)"
         yield Fix(
             "Make it an `nn.Buffer`",
@@ -197,7 +197,7 @@ def _class_level(assignments: list[cst.Assign | cst.AnnAssign]) -> Iterable[str]
                     yield target.target.value
 
 
-def _persistence(tensor: Tensor) -> tuple[bool, ...]:
+def persistence(tensor: Tensor) -> tuple[bool, ...]:
     """The ways to register it, the preferred one first: what can be computed again need not be saved."""
     return (False, True) if tensor.source is Source.CONSTANT else (True, False)
 
@@ -266,7 +266,7 @@ def _unpacked(model: FileModel, stray: Stray) -> tuple[Edit, ...] | None:
             return None
         owner, _, _ = text_of(model, store.target.span).rpartition(".")
         edits.append(Edit(store.target.span.start, store.target.span.end, store.attribute))
-        keyword = "" if _persistence(tensors[0])[0] else ", persistent=False"
+        keyword = "" if persistence(tensors[0])[0] else ", persistent=False"
         lines.append(f'{indent}{owner}.register_buffer("{store.attribute}", {store.attribute}{keyword}){newline}')
     end = line_end(model, statement.span.end)
     if not model.document.text[:end].endswith(("\n", "\r")):

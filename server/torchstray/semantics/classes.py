@@ -101,9 +101,9 @@ def outside_state(name: str) -> State | None:
 
 
 def _linearise(cls: ClassModel) -> list[ClassModel | str | None]:
-    sequences: list[list[ClassModel | str | None]] = []
-    for base in cls.bases:
-        sequences.append(list(base.resolution) if isinstance(base, ClassModel) else _outside_resolution(base))
+    sequences: list[list[ClassModel | str | None]] = [
+        list(base.resolution) if isinstance(base, ClassModel) else _outside_resolution(base) for base in cls.bases
+    ]
     sequences.append(list(cls.bases))
     merged: list[ClassModel | str | None] = [cls]
     while any(sequences):

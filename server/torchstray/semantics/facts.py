@@ -121,11 +121,14 @@ class ClassState:
 
 @dataclass(frozen=True, eq=False)
 class DiscardedMove:
-    """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what it is called on. `assigned` is the
-    assignment to a loop variable that is not read again; `key` the text that leads to the item in its container."""
+    """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what stays where it is. `gives` is what the call
+    returns, and `assignable` whether the receiver can be assigned to, None where that is not known. `assigned` is the assignment to a
+    loop variable that is not read again; `item` the text that leads to it in its container."""
 
     call: Place
     receiver: cst.BaseExpression
+    gives: str = "tensor"
+    assignable: bool | None = True
     assigned: Place | None = None
     item: str | None = None
 
@@ -144,7 +147,7 @@ class NonLeaf:
 @dataclass
 class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once the module
-    is built, `held` each of these stores to all that it held then; `registered` are the names registered by `register_buffer` and the like; `instance` stands for the module itself."""
+    is built, `held` each of these stores to all that it held then; `registered` are the names registered by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module itself."""
 
     cls: ClassModel
     instance: ModuleInstance
@@ -156,6 +159,7 @@ class ClassFacts:
     early: list[Early] = field(default_factory=list)
     emptied: list[Emptied] = field(default_factory=list)
     class_state: list[ClassState] = field(default_factory=list)
+    class_values: dict[str, Value] = field(default_factory=dict)
     held: dict[Store, tuple[Value, ...]] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
     moved_by_itself: frozenset[str] = frozenset()
@@ -168,7 +172,8 @@ class ClassFacts:
         if attribute in self.registered:
             return as_registered(self.registered[attribute])
         if attribute not in self.live:
-            return None
+            shared = self.class_values.get(attribute)
+            return None if shared is None else from_holder(shared, [attribute])
         read: list[Value] = []
         for store in self.live[attribute]:
             for option in options_of(store.value):

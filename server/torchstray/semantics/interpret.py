@@ -29,6 +29,7 @@ from torchstray.semantics.values import (
     ANY_SCALAR,
     UNKNOWN,
     Arguments,
+    Batch,
     ClassValue,
     Container,
     FunctionValue,
@@ -57,6 +58,14 @@ if TYPE_CHECKING:
 
 _MOST_CALLS = 8
 _MOST_STATEMENTS = 6_000
+_GENERICS = {
+    "list": Shape.LIST,
+    "sequence": Shape.LIST,
+    "iterable": Shape.LIST,
+    "tuple": Shape.TUPLE,
+    "dict": Shape.DICT,
+    "mapping": Shape.DICT,
+}
 _SCALAR_TYPES = frozenset({"int", "float", "str", "bool", "complex", "bytes"})
 
 
@@ -182,6 +191,8 @@ class Interpreter(Caller):
         members = [name for node in _union(annotation.annotation) if (name := dotted(node)) != "None"]
         if members and all(name in _SCALAR_TYPES for name in members):
             return ANY_SCALAR
+        if len(members) == 1 and members[0] is None:
+            return self._annotated_container(annotation.annotation, frame, parameter)
         if len(members) == 1 and members[0] is not None:
             name = members[0]
             head, _, rest = name.partition(".")
@@ -198,6 +209,19 @@ class Interpreter(Caller):
             if is_module and self.phase is not Phase.FORWARD:
                 return ModuleInstance(name, None, Place(frame.statement, parameter), argument=True)
         return None
+
+    def _annotated_container(self, node: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value | None:
+        """What `list[Tensor]`, `dict[str, Tensor]` and the like say of a parameter."""
+        member = next(iter(_union(node)))
+        if not isinstance(member, cst.Subscript):
+            return None
+        shape = _GENERICS.get((dotted(member.value) or "").rpartition(".")[2].lower())
+        parts = [element.slice.value for element in member.slice if isinstance(element.slice, cst.Index)]
+        if shape is None or not parts:
+            return None
+        item = parts[-1] if shape is Shape.DICT or not isinstance(parts[-1], cst.Ellipsis) else parts[0]
+        value = self._annotated(cst.Annotation(item), frame, parameter)
+        return None if value is None else Container(shape, [value])
 
     # Statements
 
@@ -290,9 +314,18 @@ class Interpreter(Caller):
     def _in_place(self, call: cst.Call, value: Value) -> None:
         """`t.requires_grad_()` as a statement changes `t` itself."""
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"requires_grad_", "detach_"}:
-            receiver = call.func.value
-            if isinstance(receiver, cst.Name) and isinstance(self.frame.names.get(receiver.value), Tensor):
-                self.frame.names[receiver.value] = value
+            self._becomes(call.func.value, value)
+
+    def _becomes(self, receiver: cst.BaseExpression, value: Value) -> None:
+        """The tensor that a name or attribute holds has changed in place to `value`."""
+        if isinstance(receiver, cst.Name) and isinstance(self.frame.names.get(receiver.value), Tensor):
+            self.frame.names[receiver.value] = value
+        elif isinstance(receiver, cst.Attribute) and self._is_self(receiver.value) and self.facts is not None:
+            stores = self.facts.live.get(receiver.attr.value, ())
+            if len(stores) == 1 and isinstance(stores[0].value, Tensor) and isinstance(value, Tensor):
+                changed = replace(stores[0], value=replace(value, strays=frozenset()))
+                self.facts.stores[self.facts.stores.index(stores[0])] = changed
+                self.facts.live[receiver.attr.value] = (changed,)
 
     def _augmented(self, node: cst.AugAssign) -> None:
         old, more = self.evaluate(node.target), self.evaluate(node.value)
@@ -464,9 +497,9 @@ class Interpreter(Caller):
                     module.inner = True
                     if option.registered:
                         module.register()
-            elif isinstance(option, Tensor) and name == "requires_grad" and isinstance(target.value, cst.Name):
+            elif isinstance(option, Tensor) and name == "requires_grad":
                 flag = isinstance(value, Scalar) and value.literal is True
-                self.frame.names[target.value.value] = replace(option, requires_grad=flag)
+                self._becomes(target.value, replace(option, requires_grad=flag))
 
     def store(self, attribute: str, value: Value, node: cst.CSTNode) -> None:
         expression = node.args[-1].value if isinstance(node, cst.Call) else None
@@ -606,28 +639,44 @@ class Interpreter(Caller):
         return value
 
     def _discarded(self, call: cst.Call, value: Value) -> None:
-        if not isinstance(call.func, cst.Attribute):
-            return
-        receiver = call.func.value
-        if call in self.moved_receivers or isinstance(value, Moved):
-            if self._provably_tensor(receiver, self.moved_receivers.get(call)):
-                self.discarded.append(DiscardedMove(self.place(call), receiver))
-            return
-        if isinstance(value, Container) and value.items and call.args and self._all_moved(value):
+        if isinstance(call.func, cst.Attribute) and (call in self.moved_receivers or isinstance(value, Moved)):
+            receiver = _root(call.func.value)
+            known = self.moved_receivers.get(call)
+            if receiver is not None and self._missed(receiver, call) and self._provably_tensor(call.func.value, known):
+                self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=self._assignable(receiver)))
+        elif isinstance(value, Container) and value.items and call.args and self._all_moved(value):
             argument = call.args[0].value
-            if isinstance(argument, cst.Name) and len(call.args) == 1 and self._read_later(argument.value, call):
-                self.discarded.append(DiscardedMove(self.place(call), argument))
+            if isinstance(argument, cst.Name) and self._missed(argument, call):
+                self.discarded.append(DiscardedMove(self.place(call), argument, gives=value.shape.value))
 
     def _all_moved(self, value: Container) -> bool:
         return all(isinstance(option, Moved) for item in value.items for option in options_of(item))
 
-    def _read_later(self, name: str, call: cst.Call) -> bool:
+    def _missed(self, receiver: cst.BaseExpression, call: cst.Call) -> bool:
+        """Whether anything else uses what has not moved."""
+        if not isinstance(receiver, cst.Name):
+            return True
         function = self.frame.function
-        if function is None or not isinstance(function.node, cst.FunctionDef):
-            return False
-        return sum(found == name for found in names_in(function.node.body)) > sum(
-            found == name for found in names_in(call)
+        if function is not None:
+            around = names_in(function.node.body)
+        else:
+            around = (name for statement in self.model.document.statements for name in names_in(statement.tree))
+        return sum(name == receiver.value for name in around) > 1 + sum(
+            name == receiver.value for name in names_in(call)
+        ) - isinstance(self.frame.names.get(receiver.value), Input)
+
+    def _assignable(self, receiver: cst.BaseExpression) -> bool | None:
+        """Whether `receiver = …` works: not for an item of a tuple, and nobody knows for an item of something unknown."""
+        if not isinstance(receiver, cst.Subscript):
+            return True
+        holders = options_of(self.evaluate(receiver.value))
+        if all(isinstance(holder, Container) and holder.shape in {Shape.LIST, Shape.DICT} for holder in holders):
+            return True
+        fixed = any(
+            isinstance(holder, Batch) or (isinstance(holder, Container) and holder.shape is Shape.TUPLE)
+            for holder in holders
         )
+        return False if fixed else None
 
     def _provably_tensor(self, receiver: cst.BaseExpression, value: Value | None) -> bool:
         known = value if value is not None else self.evaluate(receiver)
@@ -661,7 +710,9 @@ class Interpreter(Caller):
             later = {found for statement in body[position + 1 :] for found in names_in(statement)}
             if name.value not in later and all(isinstance(option, Tensor) for option in options_of(receiver)):
                 item = _item_text(loop, name.value)
-                self.discarded.append(DiscardedMove(self.place(call), call.func.value, self.place(assign), item))
+                self.discarded.append(
+                    DiscardedMove(self.place(call), call.func.value, assigned=self.place(assign), item=item)
+                )
 
     def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
         given = arguments.get(0, "params")
@@ -671,6 +722,13 @@ class Interpreter(Caller):
             if option.requires_grad and id(option.made.node) in self.assigned:
                 target, statement, expression = self.assigned[id(option.made.node)]
                 self.non_leaves.append(NonLeaf(target, statement, expression, option, self.place(node)))
+
+
+def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The name, attribute or item whose methods lead to `node`: `x` of `x.float()`; None where there is none."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        node = node.func.value
+    return node if dotted(node) is not None or isinstance(node, cst.Subscript) else None
 
 
 def function_body(function: FunctionValue) -> cst.BaseExpression:

@@ -145,6 +145,7 @@ class FileModel:
                 if not isinstance(target, cst.Name):
                     continue
                 interpreter.frame.names[target.value] = value
+                facts.class_values.setdefault(target.value, value)
                 if cls is facts.cls and any(
                     isinstance(held, ModuleInstance | Parameter | Tensor) for held in contents(value)
                 ):
