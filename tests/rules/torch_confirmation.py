@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -266,6 +267,8 @@ def run_moved(code: str, build: str, inputs: str) -> str | None:
         module = evaluate(build)
         arguments = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), evaluate(inputs))
         try:
+            if any(is_lazy(parameter) for parameter in module.parameters()):
+                module(*evaluate(inputs))  # a move to the meta device would take the laziness away, one to a GPU does not
             with parameters_changed_in_place():
                 module.to("meta")
             module(*arguments)

@@ -17,7 +17,7 @@ from torchstray.rules.repairs import (
     stands_alone,
     text_of,
 )
-from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
+from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
@@ -29,13 +29,549 @@ from torchstray.text.edits import Edit
 
 
 class BeforeSuperInit(Rule):
-    """TODO"""
+    """## What it finds
+
+    - a layer, parameter or buffer that `__init__` assigns, or registers by `register_buffer`, `register_parameter` or
+      `add_module`, before `super().__init__()`; also where a helper method does it;
+    - the same in an `__init__` that never makes that call;
+    - a second call that empties the module: `nn.Module.__init__(self)` after layers have been assigned, or
+      `A.__init__(self)` and `B.__init__(self)` one after the other, where each ends in `nn.Module.__init__`.
+
+    `super().__init__()`, `super(Net, self).__init__()`, `nn.Module.__init__(self)` and the `__init__` of a base class
+    that makes such a call are all the same to this rule.
+
+    ## Why it matters
+
+    `nn.Module.__init__` makes the tables in which parameters, buffers and submodules are registered. Without them,
+    torch refuses:
+
+        AttributeError: cannot assign module before Module.__init__() call
+        AttributeError: cannot assign parameters before Module.__init__() call
+        AttributeError: cannot assign buffer before Module.__init__() call
+
+    This happens on every device, as soon as a model is built; but in a branch that is seldom taken it may wait for
+    long.
+
+    A second run is worse, because it is silent: it replaces the tables by empty ones, and everything registered so far
+    is gone. If `forward` still uses it, there is an `AttributeError: 'Net' object has no attribute 'body'`. If not,
+    the model trains without that part.
+
+    ## Example
+
+    ```python
+    class Gate(nn.Module):
+        def __init__(self, width):
+            self.gate = nn.Linear(width, width)
+            super().__init__()
+
+        def forward(self, x):
+            return x * self.gate(x).sigmoid()
+    ```
+
+    ## Repair
+
+    ```python
+    class Gate(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.gate = nn.Linear(width, width)
+
+        def forward(self, x):
+            return x * self.gate(x).sigmoid()
+    ```
+
+    The call becomes the first statement after the docstring; where there is none, it is added. This is safe where the
+    base is PyTorch's own: the class could not be built before, so no behaviour and no checkpoint depends on it. Where
+    a base class of yours stands between, it is offered, but not called safe, since the base's `__init__` may read or
+    reset attributes that were set before it. The call is not moved across the local variables that its arguments need.
+
+    A second `nn.Module.__init__(self)` is dropped. That is not safe: the layers before it come back, and with them
+    their keys in `state_dict()`. For `A.__init__(self)` and `B.__init__(self)` there is no repair, as both are needed.
+    Let each class call `super().__init__()`, and call that once.
+
+    ## When to ignore it
+
+    Hardly ever: what it reports does not run, or loses layers.
+
+    Nothing is said of numbers, strings and lists of numbers that are set before the call, of layers in local
+    variables, of layers that are handed to the call itself (`super().__init__(nn.Linear(4, 4), nn.ReLU())` of an
+    `nn.Sequential`), and of plain classes. Of a base class that cannot be seen nothing is known, so nothing is said.
+    """
 
     name = "before-super-init"
     summary = "state is kept before nn.Module.__init__ has run, or lost to a second run"
     severity = Severity.ERROR
-    bad = ()
-    good = ()
+    bad = (
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self, width):
+        «self.gate» = nn.Linear(width, width)
+        super().__init__()
+
+    def forward(self, x):
+        return x * self.gate(x).sigmoid()
+""",
+            messages=(
+                "`self.gate` is assigned before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gate = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x * self.gate(x).sigmoid()
+""",
+            build="Gate(4)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code='''\
+import torch as t
+from torch import nn as layers
+
+
+class Shift(layers.Module):
+    def __init__(self, width):
+        """Adds a learned shift."""
+        self.width = width
+        «self.shift» = layers.Parameter(t.zeros(width))  # starts at nothing
+
+    def forward(self, x):
+        return x + self.shift
+''',
+            messages=(
+                "`self.shift` is assigned but `__init__` never calls `super().__init__()`, so building "
+                "the module raises AttributeError; call it first.",
+            ),
+            repaired='''\
+import torch as t
+from torch import nn as layers
+
+
+class Shift(layers.Module):
+    def __init__(self, width):
+        """Adds a learned shift."""
+        super().__init__()
+        self.width = width
+        self.shift = layers.Parameter(t.zeros(width))  # starts at nothing
+
+    def forward(self, x):
+        return x + self.shift
+''',
+            build="Shift(4)",
+            inputs="(t.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch.nn import *
+
+
+class Window(Module):
+    def __init__(self, size):
+        taper = torch.hann_window(size)
+        «self.register_buffer("taper", taper)»
+        Module.__init__(self)
+
+    def forward(self, x):
+        return x * self.taper
+""",
+            messages=(
+                "`self.taper` is registered before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired="""\
+import torch
+from torch.nn import *
+
+
+class Window(Module):
+    def __init__(self, size):
+        Module.__init__(self)
+        taper = torch.hann_window(size)
+        self.register_buffer("taper", taper)
+
+    def forward(self, x):
+        return x * self.taper
+""",
+            build="Window(4)",
+            inputs="(torch.rand(4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+
+class Encoder(Base):
+    pass
+
+
+class Deep(Encoder):
+    def __init__(self, width, depth):
+        «self.layers» = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        super(Deep, self).__init__(width)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+""",
+            messages=(
+                "`self.layers` is assigned before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+
+class Encoder(Base):
+    pass
+
+
+class Deep(Encoder):
+    def __init__(self, width, depth):
+        super(Deep, self).__init__(width)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+""",
+            build="Deep(4, 2)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Body(nn.Module):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.body = nn.Linear(4, 4)
+
+
+class Head(nn.Module):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.head = nn.Linear(4, 1)
+
+
+class Whole(Body, Head):
+    def __init__(self):
+        Body.__init__(self)
+        «Head.__init__(self)»
+
+    def forward(self, x):
+        return self.head(self.body(x))
+""",
+            messages=(
+                "`Head.__init__(self)` runs `nn.Module.__init__` a second time, which empties the module:"
+                " `self.body` is lost; let each class call `super().__init__()`, and call that once here.",
+            ),
+            repaired=None,
+            build="Whole()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        «nn.Module.__init__(self)»
+        self.second = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+""",
+            messages=(
+                "`nn.Module.__init__(self)` runs `nn.Module.__init__` a second time, which empties the "
+                "module: `self.first` is lost; drop this call.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+""",
+            build="Twice()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Built(nn.Module):
+    def __init__(self, width):
+        self.width = width
+        self.build()
+        super().__init__()
+
+    def build(self):
+        «self.layer» = nn.Linear(self.width, self.width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            messages=(
+                "`self.layer` is assigned before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired=None,
+            build="Built(4)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Offset(nn.Module):
+    def __init__(self, width, bias):
+        if bias:
+            «self.bias» = nn.Parameter(torch.zeros(width))
+        else:
+            self.bias = None
+        super().__init__()
+
+    def forward(self, x):
+        return x if self.bias is None else x + self.bias
+""",
+            messages=(
+                "`self.bias` is assigned before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Offset(nn.Module):
+    def __init__(self, width, bias):
+        super().__init__()
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(width))
+        else:
+            self.bias = None
+
+    def forward(self, x):
+        return x if self.bias is None else x + self.bias
+""",
+            build="Offset(4, True)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Named(nn.Module):
+    def __init__(self, width):
+        «self.add_module("layer", nn.Linear(width, width))»
+        super().__init__()
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            messages=(
+                "`self.layer` is registered before `nn.Module.__init__` has run, so building the module "
+                "raises AttributeError; call `super().__init__()` first.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Named(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.add_module("layer", nn.Linear(width, width))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            build="Named(4)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+    )
+    good = (
+        Good(
+            code="""\
+from torch import nn
+
+
+class Configured(nn.Module):
+    def __init__(self, width, depth=2):
+        self.width = width
+        self.sizes = [width] * depth
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            why="numbers and lists of numbers may be set before the call",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Local(nn.Module):
+    def __init__(self, width):
+        layer = nn.Linear(width, width)
+        nn.init.zeros_(layer.bias)
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            why="a layer in a local variable needs no module yet",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Explicit(nn.Module):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            why="`nn.Module.__init__(self)` does what `super().__init__()` does",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+
+class Derived(Base):
+    def __init__(self, width):
+        Base.__init__(self, width)
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Bare(Base):
+    def forward(self, x):
+        return x
+""",
+            why="the base's `__init__` reaches `nn.Module.__init__`, called by hand or inherited",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Pipeline(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Linear(width, width), nn.ReLU())
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, x):
+        return self.last(super().forward(x))
+""",
+            why="the layers are handed to the call itself",
+        ),
+        Good(
+            code="""\
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass(eq=False)
+class Declared(nn.Module):
+    width: int
+
+    def __post_init__(self):
+        super().__init__()
+        self.layer = nn.Linear(self.width, self.width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            why="a data class calls it in `__post_init__`",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Holder:
+    def __init__(self):
+        self.layer = nn.Linear(4, 4)
+
+
+class Early(nn.Module):
+    def __new__(cls, *arguments):
+        module = super().__new__(cls)
+        nn.Module.__init__(module)
+        return module
+
+    def forward(self, x):
+        return x
+""",
+            why="a plain class keeps what it likes; `__new__` has made the module ready",
+        ),
+    )
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:

@@ -19,7 +19,7 @@ from torchstray.rules.repairs import (
     text_of,
     trailing_comment,
 )
-from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
+from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
 from torchstray.rules.unregistered_tensor import persistence
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
@@ -30,13 +30,426 @@ from torchstray.text.edits import Edit, apply_edits
 
 
 class ClassLevelState(Rule):
-    """TODO"""
+    """## What it finds
+
+    Class attributes of a module that hold
+
+    - a layer with parameters, buffers or a training mode, `hidden = nn.Linear(4, 4)`;
+    - an `nn.Parameter`;
+    - a tensor, `mean = torch.tensor([0.48, 0.46, 0.41])`;
+    - a list, tuple or dict of these;
+
+    with or without an annotation, whatever the names under which PyTorch was imported. Layers and parameters are an
+    error, a layer that only has a mode (`nn.Dropout`) is a warning.
+
+    ## Why it matters
+
+    A module registers what is assigned to an *instance*, by `self.hidden = …`. The class body runs once, when the file
+    is imported, and what it makes
+
+    - is invisible to `.to(device)`, `parameters()`, `state_dict()`, `train()` and `eval()`: it stays on the CPU, never
+      trains and is saved nowhere. Where a model has nothing else, `ValueError: optimizer got an empty parameter list`
+      is the first sign; on a GPU it is `Expected all tensors to be on the same device`;
+    - is shared: two models, or an ensemble of ten, use one and the same layer;
+    - is drawn at import, before any `torch.manual_seed()` in the program, so results cannot be repeated.
+
+    ## Example
+
+    ```python
+    class Encoder(nn.Module):
+        hidden = nn.Linear(4, 4)
+        mean = torch.tensor([0.48])
+
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.last(self.hidden(x - self.mean))
+    ```
+
+    ## Repair
+
+    ```python
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = nn.Linear(4, 4)
+            self.register_buffer("mean", torch.tensor([0.48]), persistent=False)
+            self.last = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.last(self.hidden(x - self.mean))
+    ```
+
+    The assignment moves behind the call of `super().__init__()`; a class without `__init__` gets one. A tensor becomes
+    a buffer with `persistent=False`, so `state_dict()` stays as it was. Other class attributes that it is made of
+    (`rate` in `nn.Dropout(rate)`) are then read from `self`.
+
+    No repair of this rule is safe. A layer or parameter starts to train and gets keys in `state_dict()`, so
+    `load_state_dict()` refuses old checkpoints unless it is called with `strict=False`; instances no longer share it;
+    and code that reads `Encoder.hidden` from the class no longer finds it. There is no repair where other class
+    attributes are made of it.
+
+    ## When to ignore it
+
+    Where one layer is meant to be shared by all instances, and is moved and trained by hand. Making it once outside
+    and handing it to each instance is clearer: then every owner registers it, and `parameters()` of a common parent
+    lists it once.
+
+    Nothing is said of layers without parameters, buffers or mode (`activation = nn.ReLU()`), of layer *classes*
+    (`norm = nn.LayerNorm`), of bare annotations (`mask: Tensor`), and of classes that are no modules.
+    """
 
     name = "class-level-state"
     summary = "a layer, parameter or tensor as a class attribute of a module"
     severity = Severity.ERROR
-    bad = ()
-    good = ()
+    bad = (
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    «hidden» = nn.Linear(4, 4)
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.hidden(x).relu())
+""",
+            messages=(
+                "`hidden` belongs to the class, so all instances share it and `.to()`, `parameters()` and"
+                " `state_dict()` miss it; create it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.hidden(x).relu())
+""",
+            build="Encoder()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch as t
+from torch import nn as layers
+
+
+class Colour(layers.Module):
+    «luma» = t.tensor([0.299, 0.587, 0.114])
+
+    def forward(self, image):
+        return image @ self.luma
+""",
+            messages=(
+                "`luma` belongs to the class, so all instances share it, `.to()` misses it and `forward` "
+                "(line 9) fails on a GPU; register it as a buffer in `__init__`.",
+            ),
+            repaired="""\
+import torch as t
+from torch import nn as layers
+
+
+class Colour(layers.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("luma", t.tensor([0.299, 0.587, 0.114]), persistent=False)
+
+    def forward(self, image):
+        return image @ self.luma
+""",
+            build="Colour()",
+            inputs="(t.rand(2, 2, 3),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch.nn import *
+
+
+class Base(Module):
+    pass
+
+
+class Temperature(Base):
+    «temperature»: Parameter = Parameter(torch.ones(1))
+
+    def __init__(self, floor):
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, logits):
+        return logits / self.temperature.clamp(min=self.floor)
+""",
+            messages=(
+                "`temperature` belongs to the class, so all instances share it and `.to()`, "
+                "`parameters()` and `state_dict()` miss it; create it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch.nn import *
+
+
+class Base(Module):
+    pass
+
+
+class Temperature(Base):
+    def __init__(self, floor):
+        super().__init__()
+        self.temperature = Parameter(torch.ones(1))
+        self.floor = floor
+
+    def forward(self, logits):
+        return logits / self.temperature.clamp(min=self.floor)
+""",
+            build="Temperature(0.1)",
+            inputs="(torch.rand(3),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Regular(nn.Module):
+    rate = 0.5
+    «drop» = nn.Dropout(rate)  # heavy
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.drop(self.layer(x))
+""",
+            messages=(
+                "`drop` belongs to the class, so all instances share it and `eval()` misses it; create it"
+                " in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Regular(nn.Module):
+    rate = 0.5
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(self.rate)  # heavy
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.drop(self.layer(x))
+""",
+            build="Regular()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Ladder(nn.Module):
+    «steps» = [nn.Linear(4, 4) for _ in range(2)]
+
+    def forward(self, x):
+        for step in self.steps:
+            x = step(x)
+        return x
+""",
+            messages=(
+                "`steps` belongs to the class, so all instances share it and `.to()`, `parameters()` and "
+                "`state_dict()` miss it; create it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Ladder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+
+    def forward(self, x):
+        for step in self.steps:
+            x = step(x)
+        return x
+""",
+            build="Ladder()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Unit(nn.Module):
+    «offsets» = torch.arange(4).float() / 4
+
+    @classmethod
+    def size(cls):
+        return 4
+
+    def forward(self, x):
+        return x + self.offsets
+""",
+            messages=(
+                "`offsets` belongs to the class, so all instances share it, `.to()` misses it and "
+                "`forward` (line 13) fails on a GPU; register it as a buffer in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Unit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("offsets", torch.arange(4).float() / 4, persistent=False)
+
+    @classmethod
+    def size(cls):
+        return 4
+
+    def forward(self, x):
+        return x + self.offsets
+""",
+            build="Unit()",
+            inputs="(torch.rand(4),)",
+        ),
+    )
+    good = (
+        Good(
+            code="""\
+from torch import nn
+
+
+class Block(nn.Module):
+    activation = nn.ReLU()
+    loss = nn.MSELoss()
+    flatten = nn.Flatten()
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.activation(self.layer(self.flatten(x)))
+""",
+            why=("layers without parameters, buffers or a training mode have nothing that could stay behind"),
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Configurable(nn.Module):
+    layer_class = nn.Linear
+    norm = nn.LayerNorm
+    width = 8
+    eps = 1e-5
+
+    def __init__(self):
+        super().__init__()
+        self.layer = self.layer_class(self.width, self.width)
+        self.scale = self.norm(self.width, eps=self.eps)
+
+    def forward(self, x):
+        return self.scale(self.layer(x))
+""",
+            why="classes and numbers are made into layers by each instance",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+from torch import Tensor
+
+
+class Declared(nn.Module):
+    mask: Tensor
+    scale: nn.Parameter
+    cache = None
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(4))
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return x * self.mask * self.scale
+""",
+            why="annotations without a value make nothing",
+        ),
+        Good(
+            code="""\
+import torch
+from torch.utils.data import Dataset
+
+
+class Digits(Dataset):
+    mean = torch.tensor([0.1307])
+
+    def __getitem__(self, index):
+        return torch.zeros(1) - self.mean
+""",
+            why="a data set is no module and stays on the CPU",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Dtypes(nn.Module):
+    default = torch.float32
+    sizes = torch.zeros(3).shape
+    largest = torch.finfo(torch.float32).max
+    low = torch.tensor(0.5).item()
+
+    def forward(self, x):
+        return x.to(self.default).clamp(self.low, self.largest)
+""",
+            why="a dtype, a size and numbers: no tensors",
+        ),
+        Good(
+            code="""\
+import numpy as np
+from torch import nn
+
+
+class Anchors(nn.Module):
+    ratios = np.array([0.5, 1.0, 2.0])
+    names = ("small", "large")
+
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({name: nn.Linear(4, len(self.ratios)) for name in self.names})
+
+    def forward(self, x):
+        return [head(x) for head in self.heads.values()]
+""",
+            why="NumPy arrays and names are no tensors",
+        ),
+    )
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:

@@ -18,7 +18,7 @@ from torchstray.rules.repairs import (
     text_of,
     trailing_comment,
 )
-from torchstray.rules.rule import Finding, Fix, Rule, Severity
+from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
 from torchstray.semantics import torch_api
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Built, ClassFacts, Phase, Store
@@ -30,13 +30,600 @@ from torchstray.text.edits import Edit, Span
 
 
 class LayerInForward(Rule):
-    """TODO"""
+    """## What it finds
+
+    - a layer with parameters, buffers or a training mode that is made in `forward`, in a step method such as
+      `training_step`, or in any method or function of the file that these call; also a module class of yours, wherever
+      in the file it is defined;
+    - an `nn.Parameter` made there;
+    - a layer that the first call of `forward` makes and keeps:
+      `if not hasattr(self, "head"): self.head = nn.Linear(…)`. This is a warning: it works until an optimizer or a
+      checkpoint comes into play.
+
+    The finding stands on the call that builds the layer, and on the outermost of nested ones: one for a whole
+    `nn.Sequential`.
+
+    ## Why it matters
+
+    `model.to(device)` has long been called when `forward` builds the layer, so its weights are on the CPU while its
+    input is on the GPU:
+
+        Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same
+        Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
+
+    Building it on the right device cures the message and not the mistake: the weights are new at each call, the
+    optimizer has never heard of them, and nothing saves them. The model trains around a layer of noise. A BatchNorm
+    forgets its statistics, and a Dropout is in training mode even after `eval()`, since every new module is.
+
+    ## Example
+
+    ```python
+    class A(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, kernel_size=3)
+
+        def forward(self, x):
+            b_model = B()
+            return b_model(self.conv(x))
+    ```
+
+    ## Repair
+
+    ```python
+    class A(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, kernel_size=3)
+            self.b_model = B()
+
+        def forward(self, x):
+            return self.b_model(self.conv(x))
+    ```
+
+    The call moves behind the last attribute that `__init__` sets, and `forward` uses the attribute. It does not matter
+    that `B` is defined further down: the name is looked up when a model is built. A move such as `.to(x.device)`
+    behind the call goes, because the layer now moves with the model. Where one size is only known in `forward`, as in
+    `nn.Linear(x.shape[-1], 10)`, the repair is the lazy kind, `nn.LazyLinear(10)`, which takes the size from its first
+    input; run one batch through the model before initialising weights, counting parameters or wrapping it for
+    distributed training.
+
+    No repair of this rule is safe: the layer has the same weights at each call now, it trains, and `state_dict()` gets
+    its keys, so `load_state_dict()` refuses old checkpoints unless it is called with `strict=False`. For a layer with
+    a mode only, such as `nn.Dropout`, no key is added, and `eval()` reaches it.
+
+    There is no repair where the layer is built in a loop or in a function outside of the class, and where its
+    arguments are only known in `forward` and no lazy layer fits.
+
+    ## When to ignore it
+
+    Where fresh weights at every call are the idea, as in a random projection that is drawn anew each time; or where
+    the lazily built layer is there before the optimizer is made, because a first batch is always run.
+
+    Nothing is said of layers without state or mode (`nn.ReLU()(x)`), of a loss that only holds what it is handed
+    (`nn.CrossEntropyLoss(weight=self.weight)`), of functions such as `F.dropout(x, training=self.training)`, of
+    methods that only `__init__` or code outside the module calls, and of `torch.autograd.Function`.
+    """
 
     name = "layer-in-forward"
     summary = "a layer or parameter is built anew in every forward pass"
     severity = Severity.ERROR
-    bad = ()
-    good = ()
+    bad = (
+        Bad(
+            code="""\
+import torch.nn as nn
+import torch
+
+
+class A(nn.Module):
+    def __init__(self):
+        super(A,self).__init__()
+        self.conv = nn.Conv2d(in_channels=3
+                              ,out_channels=8
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self,x):
+        out = self.conv(x)
+        out = self.relu(out)
+        B_model = «B()»
+        out = B_model(out)
+        return out
+
+class B(nn.Module):
+    def __init__(self):
+        super(B,self).__init__()
+        self.conv = nn.Conv2d(in_channels=8
+                              ,out_channels=16
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.conv(x)
+        out = self.relu(out)
+        return out
+""",
+            messages=(
+                "This `B` is built anew in every `forward`, with fresh weights on the CPU that are never "
+                "trained or saved; build it in `__init__`.",
+            ),
+            repaired="""\
+import torch.nn as nn
+import torch
+
+
+class A(nn.Module):
+    def __init__(self):
+        super(A,self).__init__()
+        self.conv = nn.Conv2d(in_channels=3
+                              ,out_channels=8
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+        self.B_model = B()
+
+    def forward(self,x):
+        out = self.conv(x)
+        out = self.relu(out)
+        out = self.B_model(out)
+        return out
+
+class B(nn.Module):
+    def __init__(self):
+        super(B,self).__init__()
+        self.conv = nn.Conv2d(in_channels=8
+                              ,out_channels=16
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.conv(x)
+        out = self.relu(out)
+        return out
+""",
+            build="A()",
+            inputs="(torch.rand(1, 3, 6, 6),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn as layers
+
+
+class Classifier(layers.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.embed = layers.Embedding(10, width)
+
+    def forward(self, words):
+        pooled = self.embed(words).mean(1)
+        return «layers.Linear(pooled.shape[-1], 2)»(pooled)
+""",
+            messages=(
+                "This `layers.Linear` is built anew in every `forward`, with fresh weights on the CPU "
+                "that are never trained or saved; build it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn as layers
+
+
+class Classifier(layers.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.embed = layers.Embedding(10, width)
+        self.linear = layers.LazyLinear(2)
+
+    def forward(self, words):
+        pooled = self.embed(words).mean(1)
+        return self.linear(pooled)
+""",
+            build="Classifier(4)",
+            inputs="(torch.tensor([[1, 2]]),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch.nn import *
+
+
+class Regular(Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+        self.layer = Linear(4, 4)
+
+    def forward(self, x):
+        return «Dropout(self.rate)»(self.layer(x))
+""",
+            messages=(
+                "This `Dropout` is built anew in every `forward` and always in training mode, so `eval()`"
+                " never reaches it; build it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch.nn import *
+
+
+class Regular(Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+        self.layer = Linear(4, 4)
+        self.dropout = Dropout(self.rate)
+
+    def forward(self, x):
+        return self.dropout(self.layer(x))
+""",
+            build="Regular(0.5)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Points(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 8)
+
+    def forward(self, x):
+        return self.normalise(self.layer(x)).relu()
+
+    def normalise(self, x):
+        norm = «nn.BatchNorm1d(8)»  # over the points
+        return norm(x)
+""",
+            messages=(
+                "This `nn.BatchNorm1d` is built anew in every `forward`, with fresh weights on the CPU "
+                "that are never trained or saved; build it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Points(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 8)
+        self.norm = nn.BatchNorm1d(8)  # over the points
+
+    def forward(self, x):
+        return self.normalise(self.layer(x)).relu()
+
+    def normalise(self, x):
+        return self.norm(x)
+""",
+            build="Points()",
+            inputs="(torch.rand(4, 3),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        offset = «nn.Parameter(torch.zeros(self.width))»
+        return x + offset
+""",
+            messages=(
+                "This `nn.Parameter` is made anew in every `forward`, so no optimizer has it and nothing "
+                "saves it; make it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.offset = nn.Parameter(torch.zeros(self.width))
+
+    def forward(self, x):
+        return x + self.offset
+""",
+            build="Shift(3)",
+            inputs="(torch.rand(2, 3),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+def mlp(width):
+    return «nn.Sequential(nn.Linear(width, width), nn.ReLU())»
+
+
+class Grow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for _ in range(2):
+            x = mlp(4)(x)
+        return self.last(x)
+""",
+            messages=(
+                "This `nn.Sequential` is built anew in every `forward`, with fresh weights on the CPU "
+                "that are never trained or saved; build it in `__init__`.",
+            ),
+            repaired=None,
+            build="Grow()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Adaptive(nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "head"):
+            self.head = «nn.Linear(x.shape[-1], 3)»
+        return self.head(x)
+""",
+            messages=(
+                "`self.head` is built on the first call of `forward`, so an optimizer made before misses "
+                "it and a checkpoint cannot be loaded into it; build it in `__init__`, as "
+                "`nn.LazyLinear`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Adaptive(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.head(x)
+""",
+            build="Adaptive()",
+            inputs="(torch.rand(2, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+
+class Middle(Base):
+    def normalised(self, x):
+        return x / x.norm()
+
+
+class Top(Middle):
+    def __init__(self, width):
+        super().__init__(width)
+        self.first = nn.Linear(width, width)
+
+    def forward(self, x):
+        hidden = self.normalised(self.first(x))
+        return «nn.Linear(self.width, 2)».to(x.device)(hidden)
+""",
+            messages=(
+                "This `nn.Linear` is built anew in every `forward`, with fresh weights that are never "
+                "trained or saved; build it in `__init__`.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+
+class Middle(Base):
+    def normalised(self, x):
+        return x / x.norm()
+
+
+class Top(Middle):
+    def __init__(self, width):
+        super().__init__(width)
+        self.first = nn.Linear(width, width)
+        self.linear = nn.Linear(self.width, 2)
+
+    def forward(self, x):
+        hidden = self.normalised(self.first(x))
+        return self.linear(hidden)
+""",
+            build="Top(4)",
+            inputs="(torch.rand(2, 4),)",
+        ),
+    )
+    good = (
+        Good(
+            code="""\
+import torch.nn as nn
+import torch
+
+
+class A(nn.Module):
+    def __init__(self):
+        super(A,self).__init__()
+        self.conv = nn.Conv2d(in_channels=3
+                              ,out_channels=8
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+        self.b_module = B()
+
+    def forward(self,x):
+        out = self.conv(x)
+        out = self.relu(out)
+        out = self.b_module(out)
+        return out
+
+class B(nn.Module):
+    def __init__(self):
+        super(B,self).__init__()
+        self.conv = nn.Conv2d(in_channels=8
+                              ,out_channels=16
+                              ,kernel_size=3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.conv(x)
+        out = self.relu(out)
+        return out
+""",
+            why="`A` builds its `B` once, in `__init__`",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(classes))
+
+    def forward(self, scores, target):
+        scores = nn.Softplus()(scores)
+        return nn.CrossEntropyLoss(weight=self.weight)(scores, target)
+""",
+            why=(
+                "nothing is made that could be trained, saved or left behind: an activation, and a loss "
+                "around a registered buffer"
+            ),
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = self.make_layer(width)
+
+    def make_layer(self, width):
+        return nn.Sequential(nn.Linear(width, width), nn.Dropout(0.1))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+            why="the helper that builds the layer is called by `__init__` only",
+        ),
+        Good(
+            code="""\
+from torch import nn
+from torch.nn import functional as F
+
+
+class Functional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = F.dropout(self.layer(x), 0.5, training=self.training)
+        return F.linear(x, self.layer.weight)
+""",
+            why="functions have no state of their own",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Sized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+""",
+            why="a lazy layer is made in `__init__` and takes its size from the first input",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Growing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4)])
+
+    def grow(self):
+        self.layers.append(nn.Linear(4, 4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def build(depth):
+    model = Growing()
+    for _ in range(depth):
+        model.grow()
+    return model
+""",
+            why="`grow` is called by whoever builds the model, not by `forward`",
+        ),
+        Good(
+            code="""\
+from torch import nn
+
+
+class Chooser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x, late):
+        layer = self.second if late else self.first
+        squeeze = nn.Flatten()
+        return squeeze(layer(x))
+""",
+            why="`layer` is a second name for a registered layer",
+        ),
+        Good(
+            code="""\
+import torch
+from torch.autograd import Function
+from torch import nn
+
+
+class Apply(Function):
+    @staticmethod
+    def forward(ctx, x):
+        layer = nn.Linear(4, 4)
+        return layer(x).detach()
+""",
+            why="a `torch.autograd.Function` is no module: its `forward` has no `__init__` to build in",
+        ),
+    )
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from torchstray.rules.repairs import indentation, line_end, row_of, shown_attribute, stands_alone, text_of, wrapped
-from torchstray.rules.rule import Finding, Fix, Related, Rule, Severity
+from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Handling, How, Store
 from torchstray.semantics.model import FileModel
@@ -30,13 +30,706 @@ from torchstray.text.edits import Edit
 
 
 class UnregisteredTensor(Rule):
-    """TODO"""
+    """## What it finds
+
+    Tensors in attributes of an `nn.Module` that were never registered:
+
+    - `self.mask = torch.ones(n, n)`, and every other way to make a tensor: factories such as `zeros`, `arange`,
+      `linspace`, `randn`, `tensor`, `from_numpy`, what tensor methods and arithmetic return, and what comes back from
+      a helper method or a function of the file;
+    - tensors that take a detour: through local variables, branches, loops, `self.low, self.high = …` or `setattr`;
+    - tensors in a list, tuple or dict of the module, also where `append` or an item assignment fills it;
+    - things that carry tensors: a distribution of `torch.distributions`, or an object of a class of yours that is no
+      module.
+
+    It is an error where `forward` uses the tensor together with one that has moved, and a warning where nobody can
+    tell. It is a hint where the program works all the same: every use moves the tensor itself
+    (`self.mask.to(x.device)`), it was made on a device that the caller chose, or nothing uses it.
+
+    ## Why it matters
+
+    `model.to(device)`, `.cuda()` and `.half()` visit parameters, buffers and submodules. Any other attribute is
+    invisible to them, so the tensor stays where it was made, mostly on the CPU. On a CPU nothing is wrong and the
+    tests pass. On a GPU the first operation that mixes the two ends in
+
+        RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
+
+    The tensor is also missing from `state_dict()`: what was drawn at random or derived from data is another one after
+    the model has been saved and loaded.
+
+    ## Example
+
+    ```python
+    class Attention(nn.Module):
+        def __init__(self, context):
+            super().__init__()
+            self.mask = torch.ones(context, context).tril()
+
+        def forward(self, scores):
+            return scores.masked_fill(self.mask == 0, float("-inf"))
+    ```
+
+    ## Repair
+
+    ```python
+    class Attention(nn.Module):
+        def __init__(self, context):
+            super().__init__()
+            self.register_buffer("mask", torch.ones(context, context).tril(), persistent=False)
+
+        def forward(self, scores):
+            return scores.masked_fill(self.mask == 0, float("-inf"))
+    ```
+
+    Nothing else changes: `self.mask` is read as before.
+
+    A constant that can be computed again is registered with `persistent=False`. It is not part of `state_dict()` then,
+    and old checkpoints go on loading. This is safe for integers, booleans and floats of moderate size. It is not
+    called safe for large floats and complex numbers, because `.half()` and `.bfloat16()` convert buffers too: bfloat16
+    rounds 2049 to 2048, and a complex buffer loses its imaginary part.
+
+    A tensor that is random, loaded, derived from data or handed in cannot be computed again, so it is registered with
+    `persistent=True`. This is not safe: `state_dict()` has a new key, and `load_state_dict()` refuses old checkpoints
+    (`Missing key(s) in state_dict`) unless it is called with `strict=False`.
+
+    Further choices are `nn.Buffer(…)`, offered where the file uses it already (it needs PyTorch 2.5), and
+    `nn.Parameter(…, requires_grad=False)`, which adds an entry to `parameters()` as well as to `state_dict()`. Nothing
+    is repaired where `register_buffer` would raise `KeyError: "attribute 'k' already exists"`, because a class
+    attribute or an earlier `self.k = None` has taken the name; for lists and dicts of tensors; and for distributions.
+    Register their tensors one by one, and build a distribution from buffers in `forward`.
+
+    ## When to ignore it
+
+    Where the tensor belongs on the CPU, such as lengths for `pack_padded_sequence`, or a large table from which
+    `forward` picks a few rows that it moves itself.
+
+    Nothing is said of Python numbers, sizes and NumPy arrays, of activations that every `forward` overwrites, of a
+    name that is registered elsewhere (also in a base class), or of second names for registered parameters: parameters
+    move in place. A second name for a *buffer* is reported, because a move replaces buffers and the second name keeps
+    the old tensor (PyTorch issues 29807 and 43815). Data sets, optimizers and other classes that are no modules are
+    not looked at.
+    """
 
     name = "unregistered-tensor"
     summary = "a tensor in a plain attribute of a module"
     severity = Severity.ERROR
-    bad = ()
-    good = ()
+    bad = (
+        Bad(
+            code="""\
+import torch
+import torch.nn as nn
+
+
+class MyModule(nn.Module):
+    def __init__(self, k):
+        super(MyModule, self).__init__()
+        «self.k» = torch.zeros(k)
+    def forward(self):
+            ...
+            # 这里使用 self.k 即可
+""",
+            messages=("`self.k` is a plain tensor, so `.to(device)` leaves it on the CPU; register it as a buffer.",),
+            repaired="""\
+import torch
+import torch.nn as nn
+
+
+class MyModule(nn.Module):
+    def __init__(self, k):
+        super(MyModule, self).__init__()
+        self.register_buffer("k", torch.zeros(k), persistent=False)
+    def forward(self):
+            ...
+            # 这里使用 self.k 即可
+""",
+            build="MyModule(3)",
+        ),
+        Bad(
+            code="""\
+import torch as t
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, context):
+        super().__init__()
+        self.project = nn.Linear(dim, dim)
+        «self.allowed» = self.make_mask(context)  # lower triangle
+
+    def make_mask(self, size):
+        ones = t.ones(size, size, dtype=t.bool)
+        return ones.tril()
+
+    def forward(self, x):
+        scores = self.project(x) @ x.transpose(1, 2)
+        scores = scores.masked_fill(~self.allowed, float("-inf"))
+        return scores.softmax(-1) @ x
+""",
+            messages=(
+                "`self.allowed` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` "
+                "(line 17) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch as t
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, context):
+        super().__init__()
+        self.project = nn.Linear(dim, dim)
+        self.register_buffer("allowed", self.make_mask(context), persistent=False)  # lower triangle
+
+    def make_mask(self, size):
+        ones = t.ones(size, size, dtype=t.bool)
+        return ones.tril()
+
+    def forward(self, x):
+        scores = self.project(x) @ x.transpose(1, 2)
+        scores = scores.masked_fill(~self.allowed, float("-inf"))
+        return scores.softmax(-1) @ x
+""",
+            build="Attention(4, 3)",
+            inputs="(t.rand(2, 3, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch.nn import *
+
+
+def angles(width, base=10_000):
+    exponents = torch.arange(0, width, 2) / width
+    return base**-exponents
+
+
+class Positions(Module):
+    def __init__(self, width):
+        super().__init__()
+        rates = angles(width)
+        «self.rates» = rates
+
+    def forward(self, steps):
+        phase = steps[:, None] * self.rates
+        return torch.cat([phase.sin(), phase.cos()], dim=-1)
+""",
+            messages=(
+                "`self.rates` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` "
+                "(line 17) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch.nn import *
+
+
+def angles(width, base=10_000):
+    exponents = torch.arange(0, width, 2) / width
+    return base**-exponents
+
+
+class Positions(Module):
+    def __init__(self, width):
+        super().__init__()
+        rates = angles(width)
+        self.register_buffer("rates", rates, persistent=False)
+
+    def forward(self, steps):
+        phase = steps[:, None] * self.rates
+        return torch.cat([phase.sin(), phase.cos()], dim=-1)
+""",
+            build="Positions(6)",
+            inputs="(torch.rand(5),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+
+
+class Encoder(Base):
+    pass
+
+
+class RandomFeatures(Encoder):
+    def __init__(self):
+        super().__init__()
+        «self.directions» = torch.randn(8, 16) / 8**0.5
+
+    def forward(self, x):
+        return torch.cos(self.body(x) @ self.directions)
+""",
+            messages=(
+                "`self.directions` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward`"
+                " (line 21) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+
+
+class Encoder(Base):
+    pass
+
+
+class RandomFeatures(Encoder):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("directions", torch.randn(8, 16) / 8**0.5)
+
+    def forward(self, x):
+        return torch.cos(self.body(x) @ self.directions)
+""",
+            build="RandomFeatures()",
+            inputs="(torch.rand(2, 8),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Normalise(nn.Module):
+    def __init__(self, grey=False):
+        super().__init__()
+        if grey:
+            «self.mean» = torch.tensor([0.45])
+        else:
+            «self.mean» = torch.tensor([0.48, 0.46, 0.41])
+
+    def forward(self, image):
+        return image - self.mean.view(-1, 1, 1)
+""",
+            messages=(
+                "`self.mean` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` (line"
+                " 14) fails on a GPU; register it as a buffer.",
+                "`self.mean` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` (line"
+                " 14) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Normalise(nn.Module):
+    def __init__(self, grey=False):
+        super().__init__()
+        if grey:
+            self.register_buffer("mean", torch.tensor([0.45]), persistent=False)
+        else:
+            self.register_buffer("mean", torch.tensor([0.48, 0.46, 0.41]), persistent=False)
+
+    def forward(self, image):
+        return image - self.mean.view(-1, 1, 1)
+""",
+            build="Normalise()",
+            inputs="(torch.rand(3, 2, 2),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Pyramid(nn.Module):
+    def __init__(self, levels):
+        super().__init__()
+        «self.weights» = []
+        for level in range(levels):
+            self.weights.append(torch.full((1,), 0.5**level))
+
+    def forward(self, losses):
+        return sum(loss * weight for loss, weight in zip(losses, self.weights))
+""",
+            messages=(
+                "The tensors in `self.weights` are in a plain list, so `.to(device)` leaves them on the "
+                "CPU and `forward` (line 13) fails on a GPU; register each as a buffer.",
+            ),
+            repaired=None,
+            build="Pyramid(2)",
+            inputs="([torch.ones(1), torch.ones(1)],)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+
+class Policy(nn.Module):
+    def __init__(self, actions):
+        super().__init__()
+        self.mean = nn.Linear(4, actions)
+        «self.noise» = Normal(torch.zeros(actions), torch.ones(actions))
+
+    def forward(self, state):
+        return self.mean(state) + self.noise.sample()
+""",
+            messages=(
+                "`self.noise` is a `Normal`, which is no module, so `.to(device)` leaves its tensors on "
+                "the CPU and `forward` (line 13) fails on a GPU; register its arguments as buffers and "
+                "build it in `forward`.",
+            ),
+            repaired=None,
+            build="Policy(2)",
+            inputs="(torch.rand(3, 4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Window(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        «self.taper» = torch.hann_window(size)
+
+    def forward(self, x):
+        return x * self.taper.to(x.device)
+""",
+            messages=(
+                "`self.taper` is a plain tensor that every use has to move, at the cost of a copy each "
+                "time; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Window(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("taper", torch.hann_window(size), persistent=False)
+
+    def forward(self, x):
+        return x * self.taper.to(x.device)
+""",
+            build="Window(4)",
+            inputs="(torch.rand(4),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        «self.low», «self.high» = torch.zeros(channels), torch.ones(channels)
+
+    def forward(self, x):
+        return torch.minimum(torch.maximum(x, self.low), self.high)
+""",
+            messages=(
+                "`self.low` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` (line "
+                "11) fails on a GPU; register it as a buffer.",
+                "`self.high` is a plain tensor, so `.to(device)` leaves it on the CPU and `forward` (line"
+                " 11) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        low, high = torch.zeros(channels), torch.ones(channels)
+        self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
+
+    def forward(self, x):
+        return torch.minimum(torch.maximum(x, self.low), self.high)
+""",
+            build="Scale(2)",
+            inputs="(torch.rand(3, 2),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self, counts):
+        super().__init__()
+        self.levels = len(counts)
+        for level, count in enumerate(counts):
+            «setattr(self, f"steps{level}", torch.arange(count))»
+
+    def forward(self, x):
+        return [x + getattr(self, f"steps{level}").sum() for level in range(self.levels)]
+""",
+            messages=(
+                "`self.steps{level}` is a plain tensor, so `.to(device)` leaves it on the CPU and "
+                "`forward` (line 13) fails on a GPU; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self, counts):
+        super().__init__()
+        self.levels = len(counts)
+        for level, count in enumerate(counts):
+            self.register_buffer(f"steps{level}", torch.arange(count), persistent=False)
+
+    def forward(self, x):
+        return [x + getattr(self, f"steps{level}").sum() for level in range(self.levels)]
+""",
+            build="Steps([2, 3])",
+            inputs="(torch.rand(1),)",
+        ),
+        Bad(
+            code="""\
+import torch
+from torch import nn
+
+
+class Ramp(nn.Module):
+    def __init__(self, size, device):
+        super().__init__()
+        «self.ramp» = torch.linspace(0, 1, size, device=device)
+
+    def forward(self, x):
+        return x * self.ramp
+""",
+            messages=(
+                "`self.ramp` is a plain tensor, so it stays on the device it was made on when the module "
+                "moves; register it as a buffer.",
+            ),
+            repaired="""\
+import torch
+from torch import nn
+
+
+class Ramp(nn.Module):
+    def __init__(self, size, device):
+        super().__init__()
+        self.register_buffer("ramp", torch.linspace(0, 1, size, device=device), persistent=False)
+
+    def forward(self, x):
+        return x * self.ramp
+""",
+            build='Ramp(4, "cpu")',
+            inputs="(torch.rand(4),)",
+        ),
+    )
+    good = (
+        Good(
+            code="""\
+import torch
+import torch.nn as nn
+
+
+class MyModule(nn.Module):
+    def __init__(self, k):
+        super(MyModule, self).__init__()
+        self.register_buffer('k', torch.zeros(k))
+        # self.k = torch.zeros(k)
+    def forward(self):
+            ...
+            # 这里使用 self.k 即可
+""",
+            why="the tensor is a buffer",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+        self.limit = nn.Buffer(torch.ones(1), persistent=False)
+
+    def forward(self, x):
+        self.seen = self.seen + 1
+        return x * self.seen / self.limit
+""",
+            why=("both are buffers, and a tensor that is assigned to a buffer's name becomes the buffer's new value"),
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.zeros(4))
+
+
+class FilledTable(Table):
+    def __init__(self):
+        super().__init__()
+        self.codes = torch.linspace(0, 1, 4)
+
+    def forward(self, x):
+        return x * self.codes
+""",
+            why="the base class has registered a buffer of this name",
+        ),
+        Good(
+            code="""\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Histogram(nn.Module):
+    def __init__(self, bins):
+        super().__init__()
+        self.edges = np.linspace(0.0, 1.0, bins + 1)
+        self.top = torch.linspace(0, 1, bins).max().item()
+        self.width = torch.zeros(bins).shape[0]
+
+    def forward(self, x):
+        return x.clamp(0, self.top) * self.width
+""",
+            why="a NumPy array, a Python number and a size: none of them is a tensor",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Probe(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.activation = None
+
+    def forward(self, x):
+        self.activation = torch.relu(self.layer(x))
+        return self.activation
+""",
+            why="an activation that each call of `forward` overwrites; it lives where the input lives",
+        ),
+        Good(
+            code="""\
+import torch
+from torch.utils.data import Dataset
+
+
+class Spirals(Dataset):
+    def __init__(self, count):
+        self.points = torch.rand(count, 2)
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        return self.points[index]
+""",
+            why="a data set is no module; its tensors are moved batch by batch",
+        ),
+        Good(
+            code="""\
+import mlx.nn as nn
+import torch
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.ones(3)
+
+    def __call__(self, x):
+        return x * self.factor
+""",
+            why="another framework's `Module`: the import decides, not the name `nn`",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(4, 4, bias=False)
+        self.decode_weight = self.encode.weight
+
+    def forward(self, x):
+        return torch.relu(self.encode(x)) @ self.decode_weight
+""",
+            why="a second name for a registered parameter, which moves in place",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Mixture(nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        uniform = torch.full((parts,), 1 / parts)
+        self.register_buffer("prior", uniform.log())
+
+    def forward(self, scores):
+        noise = torch.rand_like(scores)
+        return scores + self.prior + noise
+""",
+            why=("the local tensor only feeds a buffer, and `rand_like` makes its result where the scores are"),
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Crop(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        rows = torch.arange(size)
+        self.size = int(rows.numel())
+
+    def forward(self, x):
+        return x[..., : self.size]
+""",
+            why="what is kept is an integer",
+        ),
+        Good(
+            code="""\
+import torch
+from torch import nn
+
+
+class Sampler(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x):
+        noise = torch.randn(x.shape, device=self.device)
+        return self.layer(x) + noise
+""",
+            why="nothing is kept, and the tensor is made on a device that the caller chooses",
+        ),
+    )
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:

@@ -522,9 +522,9 @@ class Interpreter(Caller):
             if isinstance(option, ModuleInstance | Parameter):
                 kept = True
                 self._register_value(name, option, target)
-        if not kept and (name in facts.registered or self._is_buffer(name)):
-            if any(isinstance(option, Tensor | Input) for option in options_of(value)):
-                return
+        renewed = not kept and any(isinstance(option, Tensor | Input) for option in options_of(value))
+        if renewed and (name in facts.registered or self._is_buffer(name)):
+            return
         store = Store(
             name,
             value,
@@ -657,13 +657,13 @@ class Interpreter(Caller):
         if not isinstance(receiver, cst.Name):
             return True
         function = self.frame.function
-        if function is not None:
-            around = names_in(function.node.body)
-        else:
-            around = (name for statement in self.model.document.statements for name in names_in(statement.tree))
-        return sum(name == receiver.value for name in around) > 1 + sum(
-            name == receiver.value for name in names_in(call)
-        ) - isinstance(self.frame.names.get(receiver.value), Input)
+        statements = self.model.document.statements
+        around = [function.node.body] if function is not None else [statement.tree for statement in statements]
+        handed_in = function is not None and any(
+            parameter.name.value == receiver.value for parameter in function.node.params.params
+        )
+        elsewhere = sum(name == receiver.value for node in around for name in names_in(node))
+        return elsewhere > sum(name == receiver.value for name in names_in(call)) + (not handed_in)
 
     def _assignable(self, receiver: cst.BaseExpression) -> bool | None:
         """Whether `receiver = …` works: not for an item of a tuple, and nobody knows for an item of something unknown."""
