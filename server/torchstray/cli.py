@@ -69,7 +69,7 @@ def cli() -> None:
 @click.argument("paths", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--fix", is_flag=True, help="Repair what can be repaired safely.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: make the unsafe repairs too.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing, even with --fix.")
 @click.option("--select", callback=_names, multiple=True, metavar="RULES", help="Check these rules only.")
 @click.option("--extend-select", callback=_names, multiple=True, metavar="RULES", help="Check these rules too.")
 @click.option("--ignore", callback=_names, multiple=True, metavar="RULES", help="Leave these rules out.")
@@ -83,9 +83,7 @@ def cli() -> None:
 @click.option(
     "--min-severity",
     type=click.Choice(["error", "warning", "hint"]),
-    default="warning",
-    show_default=True,
-    help="Report, and repair, nothing quieter.",
+    help="Report, and repair, nothing quieter.  [default: warning; for json, hint]",
 )
 @click.option("--report-unused-suppressions", is_flag=True, help="Report suppression comments that silence nothing.")
 @click.option("--statistics", is_flag=True, help="Show only how many problems there are of each rule.")
@@ -110,7 +108,7 @@ def check(
     extend_select: frozenset[str] | None,
     ignore: frozenset[str] | None,
     output_format: str,
-    min_severity: str,
+    min_severity: str | None,
     report_unused_suppressions: bool,
     statistics: bool,
     exit_zero: bool,
@@ -126,13 +124,14 @@ def check(
     run itself failed.
     """
     from_stdin = STDIN in paths
-    if fix and diff:
-        raise click.UsageError("--fix and --diff exclude each other.")
     if from_stdin and len(paths) > 1:
         raise click.UsageError("- stands alone: standard input is checked by itself.")
     overrides = Overrides(select, extend_select or frozenset(), ignore or frozenset(), report_unused_suppressions)
     configurations = _configurations(config, isolated, overrides)
-    task = run.Task(Severity[min_severity.upper()], repair=fix or diff, unsafe=unsafe_fixes, write=fix)
+    # People ask for hints; programs read the severity of each finding and choose for themselves.
+    quietest = Severity[(min_severity or ("hint" if output_format == "json" else "warning")).upper()]
+    fix = fix and not diff
+    task = run.Task(quietest, repair=fix or diff, unsafe=unsafe_fixes, write=fix)
     log = Log(verbose)
     if from_stdin:
         number, results = 1, [_check_stdin(stdin_filename or STDIN, configurations, task)]

@@ -186,7 +186,7 @@ def test_broken_pyproject(torchstray_: Run, tmp_path: Path) -> None:
     assert torchstray_("check", "--isolated").returncode == 1
 
 
-@pytest.mark.parametrize("options", [("--fix", "--diff"), ("--config", "a.toml", "--isolated"), ("-", "model.py")])
+@pytest.mark.parametrize("options", [("--config", "a.toml", "--isolated"), ("-", "model.py")])
 def test_options_that_exclude_each_other(torchstray_: Run, options: tuple[str, ...]) -> None:
     done = torchstray_("check", *options)
     assert (done.returncode, done.stdout) == (2, "")

@@ -208,6 +208,14 @@ def test_diff(torchstray_: Run, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_diff_changes_nothing_even_with_fix(torchstray_: Run, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    done = torchstray_("check", "--fix", "--diff")
+    assert (done.returncode, file.read_text()) == (1, MODEL)
+    assert done.stdout == torchstray_("check", "--diff").stdout != ""
+
+
 def test_diff_names_the_files_that_cannot_be_read(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_bytes(b"import torch  # \xff\n")
     done = torchstray_("check", "--diff")

@@ -82,8 +82,8 @@ def test_json_of_nothing_is_an_empty_list(torchstray_: Run, tmp_path: Path) -> N
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
 
 
-@pytest.mark.parametrize("output_format", ["concise", "json"])
-def test_hints_are_shown_only_when_asked_for_and_do_not_count(
+@pytest.mark.parametrize("output_format", ["concise", "full"])
+def test_hints_are_shown_to_people_only_when_asked_for_and_do_not_count(
     torchstray_: Run, tmp_path: Path, output_format: str
 ) -> None:
     (tmp_path / "model.py").write_text(HINT)
@@ -93,6 +93,15 @@ def test_hints_are_shown_only_when_asked_for_and_do_not_count(
     assert "unregistered-tensor" in loud.stdout
     assert "hint" in loud.stdout
     assert (quiet.returncode, loud.returncode) == (0, 0)
+
+
+def test_hints_are_always_in_json_and_do_not_count(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(HINT)
+    done = torchstray_("check", "model.py", "--output-format", "json")
+    (found,) = json.loads(done.stdout)
+    assert (found["severity"], done.returncode) == ("hint", 0)
+    quiet = torchstray_("check", "model.py", "--output-format", "json", "--min-severity", "warning")
+    assert json.loads(quiet.stdout) == []
 
 
 def test_min_severity_error_hides_warnings(torchstray_: Run, tmp_path: Path) -> None:
