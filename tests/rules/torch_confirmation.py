@@ -268,7 +268,7 @@ def run_moved(code: str, build: str, inputs: str) -> str | None:
         arguments = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), evaluate(inputs))
         try:
             if any(is_lazy(parameter) for parameter in module.parameters()):
-                module(*evaluate(inputs))  # a move to the meta device would take the laziness away, one to a GPU does not
+                module(*evaluate(inputs))  # a move to the meta device takes the laziness away, one to a GPU does not
             with parameters_changed_in_place():
                 module.to("meta")
             module(*arguments)

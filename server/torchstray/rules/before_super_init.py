@@ -587,7 +587,8 @@ class Early(nn.Module):
         subject = f"`{shown_name(model, early.place, early.attribute)}` is {kept}"
         if early.never:
             message = (
-                f"{subject} but `__init__` never calls `super().__init__()`, so building the module raises AttributeError; "
+                f"{subject} but `__init__` never calls `super().__init__()`, so building the module raises "
+                f"AttributeError; "
                 "call it first."
             )
         else:
@@ -713,7 +714,8 @@ def stands_alone_before(model: FileModel, offset: int) -> bool:
 
 
 def first_statement(function: cst.FunctionDef) -> cst.BaseStatement | None:
-    """The first statement of a function's block that is not its docstring; None where the body stands on the `def` line."""
+    """The first statement of a function's block that is not its docstring; None where the body stands on the `def`
+    line."""
     if not isinstance(function.body, cst.IndentedBlock):
         return None
     for line in function.body.body:

@@ -497,7 +497,8 @@ def _consequence(facts: ClassFacts, state: ClassState, when: str) -> str:
 
 
 def _is_hidden(facts: ClassFacts, state: ClassState) -> bool:
-    """Whether instances register something of the same name: attributes of the class are found before what is registered."""
+    """Whether instances register something of the same name: attributes of the class are found before what is
+    registered."""
     values = [option for store in facts.live.get(state.attribute, ()) for option in options_of(store.value)]
     return state.attribute in facts.registered or any(isinstance(value, ModuleInstance | Parameter) for value in values)
 
@@ -511,7 +512,8 @@ def _has_tensors(state: ClassState) -> bool:
 
 
 def _severity(facts: ClassFacts, state: ClassState) -> Severity | None:
-    """How bad the attribute is; None where it is no mistake: each instance sets its own, or nothing of it can stay behind."""
+    """How bad the attribute is; None where it is no mistake: each instance sets its own, or nothing of it can stay
+    behind."""
     if state.attribute in facts.live and not _is_hidden(facts, state):
         return None
     found: Severity | None = None

@@ -483,7 +483,8 @@ class Scales(nn.Module):
             rule=self.name,
             severity=self.severity,
             message=(
-                f"`{_operation(node)}` is an ordinary tensor{when}, so `{shown_attribute(model, store)}` is missing from "
+                f"`{_operation(node)}` is an ordinary tensor{when}, so `{shown_attribute(model, store)}` is "
+                f"missing from "
                 f"`parameters()` and never trains; {advice} inside `nn.Parameter(…)`."
             ),
             span=store.target.span,

@@ -642,12 +642,14 @@ class Apply(Function):
         if lazily:
             attribute = f"`self.{store.attribute}`" if store is not None else "It"
             message = (
-                f"{attribute} is built on the first call of `forward`, so an optimizer made before misses it and a checkpoint "
+                f"{attribute} is built on the first call of `forward`, so an optimizer made before misses it "
+                f"and a checkpoint "
                 f"cannot be loaded into it; build it in `__init__`{_lazily_possible(built)}."
             )
         elif isinstance(built.value, Parameter):
             message = (
-                f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; make it in "
+                f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; "
+                f"make it in "
                 "`__init__`."
             )
         elif grave:
@@ -657,7 +659,8 @@ class Apply(Function):
             message = f"This `{name}` is built anew in every `forward`, with {what}; build it in `__init__`."
         else:
             message = (
-                f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never reaches it; "
+                f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never "
+                f"reaches it; "
                 "build it in `__init__`."
             )
         return Finding(
@@ -807,7 +810,8 @@ class _Moved:
 
 
 def _moved(model: FileModel, facts: ClassFacts, built: Built, place: Place, method: cst.FunctionDef) -> _Moved | None:
-    """The call for `__init__`; None where its arguments are only known in `forward`. A device is left out: the module moves."""
+    """The call for `__init__`; None where its arguments are only known in `forward`. A device is left out: the
+    module moves."""
     call = place.node
     if not isinstance(call, cst.Call):
         return None
@@ -846,7 +850,8 @@ def _lazy_class(model: FileModel, built: Built, call: cst.Call, unknown: list[cs
 
 
 def _known_in_init(node: cst.CSTNode, facts: ClassFacts, local: set[str]) -> bool:
-    """Whether an expression means in `__init__` what it means in the method: constants, file-level names, attributes set there."""
+    """Whether an expression means in `__init__` what it means in the method: constants, file-level names, attributes
+    set there."""
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
         changed = any(store.attribute == node.attr.value and store.phase is not Phase.INIT for store in facts.stores)
         kept = [option for store in facts.live.get(node.attr.value, ()) for option in options_of(store.value)]

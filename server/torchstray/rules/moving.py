@@ -17,7 +17,8 @@ from torchstray.text.edits import Edit
 
 @dataclass(frozen=True)
 class Insertion:
-    """Where statements can be added to a class's `__init__`: at `offset`, indented by `indent`, between `before` and `after`."""
+    """Where statements can be added to a class's `__init__`: at `offset`, indented by `indent`, between `before` and
+    `after`."""
 
     offset: int
     indent: str
@@ -31,8 +32,8 @@ class Insertion:
 
 
 def end_of_state(model: FileModel, cls: ClassModel) -> Insertion | None:
-    """Behind the last statement of `__init__` that sets an attribute, so that what follows (weight initialisation, a move)
-    reaches what is added."""
+    """Behind the last statement of `__init__` that sets an attribute, so that what follows (weight initialisation, a
+    move) reaches what is added."""
     return _place(model, cls, lambda line: _sets_attribute(line) or _is_super_call(line))
 
 

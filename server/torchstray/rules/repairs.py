@@ -76,8 +76,8 @@ def stands_alone(model: FileModel, span: Span) -> bool:
 
 
 def delete_lines(model: FileModel, span: Span) -> Edit:
-    """Removes all lines of `span`, comments behind it included, and the blank lines that it would leave behind another blank
-    line or at the top of a block."""
+    """Removes all lines of `span`, comments behind it included, and the blank lines that it would leave behind
+    another blank line or at the top of a block."""
     lines = model.document.lines
     start, end = line_start(model, span.start), line_end(model, span.end)
     row, _ = lines.position(start)
@@ -97,7 +97,8 @@ def trailing_comment(model: FileModel, span: Span) -> str:
 
 
 def reindented(text: str, old: str, new: str) -> str:
-    """`text`, of a statement indented by `old`, with the lines after its first as they stand below one indented by `new`."""
+    """`text`, of a statement indented by `old`, with the lines after its first as they stand below one indented by
+    `new`."""
     if old == new or '"""' in text or "'''" in text:
         return text
     first, *rest = text.splitlines(keepends=True)
@@ -131,8 +132,8 @@ def needs_parentheses(node: cst.BaseExpression) -> bool:
 
 
 def registered_containers(model: FileModel, holder: Value, names: tuple[str, str]) -> tuple[Edit, ...] | None:
-    """Wraps the container `holder`, and those in it, in the registered kind of it: `names` are those for lists and for dicts,
-    by full name. None where that would not work."""
+    """Wraps the container `holder`, and those in it, in the registered kind of it: `names` are those for lists and
+    for dicts, by full name. None where that would not work."""
     if not isinstance(holder, Container) or holder.place is None or holder.shape in {Shape.DEQUE, Shape.SET}:
         return None
     edits: list[Edit] = []

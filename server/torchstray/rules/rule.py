@@ -71,10 +71,10 @@ class Bad:
 
     `code` marks the range of each expected finding with `«` and `»`; the marks are taken out before it is checked.
     `messages` are the findings' messages in the order of their ranges. `repaired` is the text after the preferred
-    fix of every finding of the rule, safe or not; None where there is no repair. `build` is an expression that, evaluated
-    after `code`, makes the module, and `inputs` one that makes the tuple of its arguments: with both, torch confirms the
-    example; without, the example is only read. `same_output` is False where the repair changes what is computed on
-    the CPU.
+    fix of every finding of the rule, safe or not; None where there is no repair. `build` is an expression that,
+    evaluated after `code`, makes the module, and `inputs` one that makes the tuple of its arguments: with both,
+    torch confirms the example; without, the example is only read. `same_output` is False where the repair changes
+    what is computed on the CPU.
     """
 
     code: str
@@ -94,8 +94,8 @@ class Good:
 
 
 class Rule(abc.ABC):
-    """A kind of mistake. The class docstring is the rule's page, under these headings, in this order: `## What it finds`,
-    `## Why it matters`, `## Example`, `## Repair`, `## When to ignore it`.
+    """A kind of mistake. The class docstring is the rule's page, under these headings, in this order: `## What it
+    finds`, `## Why it matters`, `## Example`, `## Repair`, `## When to ignore it`.
     """
 
     name: ClassVar[str]

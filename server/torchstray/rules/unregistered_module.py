@@ -686,7 +686,10 @@ def _message(model: FileModel, stray: Stray) -> str:
     skip = f"{', '.join(skipped[:-1])} and {skipped[-1]}" if len(skipped) > 1 else skipped[0]
     verb = "skip" if len(skipped) > 1 else "skips"
     place, advice = _holder(stray.holder)
-    return f"The layers in `{shown_attribute(model, stray.store)}` are {place}, so {skip} {verb} them{consequence}; {advice}."
+    return (
+        f"The layers in `{shown_attribute(model, stray.store)}` are {place}, so {skip} {verb} "
+        f"them{consequence}; {advice}."
+    )
 
 
 def _holder(holder: Value) -> tuple[str, str]:

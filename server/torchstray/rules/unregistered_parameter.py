@@ -525,7 +525,8 @@ class Trajectory:
 def _message(model: FileModel, stray: Stray) -> str:
     if isinstance(stray.holder, Tensor):
         return (
-            f"`{shown_attribute(model, stray.store)}` is a plain tensor with a gradient, so an optimizer given `parameters()` never updates "
+            f"`{shown_attribute(model, stray.store)}` is a plain tensor with a gradient, so an optimizer given "
+            f"`parameters()` never updates "
             "it and `.to()` leaves it behind; make it an `nn.Parameter`."
         )
     shape = (
@@ -534,7 +535,8 @@ def _message(model: FileModel, stray: Stray) -> str:
     dictionary = isinstance(stray.holder, Container) and stray.holder.shape is Shape.DICT
     advice = "nn.ParameterDict" if dictionary else "nn.ParameterList"
     return (
-        f"The parameters in `{shown_attribute(model, stray.store)}` are in {shape}, so an optimizer given `parameters()` never updates them "
+        f"The parameters in `{shown_attribute(model, stray.store)}` are in {shape}, so an optimizer given "
+        f"`parameters()` never updates them "
         f"and `.to()` leaves them behind; use `{advice}`."
     )
 

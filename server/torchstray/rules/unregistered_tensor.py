@@ -779,33 +779,41 @@ def _message(model: FileModel, stray: Stray) -> str:
     if isinstance(stray.holder, Distribution):
         kind = stray.holder.name.rpartition(".")[2]
         return (
-            f"{name} is a `{kind}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; register its "
+            f"{name} is a `{kind}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; "
+            f"register its "
             "arguments as buffers and build it in `forward`."
         )
     if isinstance(stray.holder, Instance):
         cls = stray.holder.cls.name
         return (
-            f"{name} is an object of `{cls}`, which is no module, so `.to(device)` leaves its tensors on the CPU{when}; make "
+            f"{name} is an object of `{cls}`, which is no module, so `.to(device)` leaves its tensors on the "
+            f"CPU{when}; make "
             f"`{cls}` an `nn.Module`."
         )
     if isinstance(stray.holder, Partial | FunctionValue):
         return (
-            f"{name} is a function that holds a tensor, so `.to(device)` leaves it on the CPU{when}; register the tensor as "
+            f"{name} is a function that holds a tensor, so `.to(device)` leaves it on the CPU{when}; register "
+            f"the tensor as "
             "a buffer and pass it in `forward`."
         )
     if isinstance(stray.holder, Container):
         shape = stray.holder.shape.value
         return (
-            f"The tensors in {name} are in a plain {shape}, so `.to(device)` leaves them on the CPU{when}; register each as a "
+            f"The tensors in {name} are in a plain {shape}, so `.to(device)` leaves them on the CPU{when}; "
+            f"register each as a "
             "buffer."
         )
     if stray.placed:
         return (
-            f"{name} is a plain tensor, so it stays on the device it was made on when the module moves; register it as a "
+            f"{name} is a plain tensor, so it stays on the device it was made on when the module moves; "
+            f"register it as a "
             "buffer."
         )
     if not when and stray.uses and all(use.handling is Handling.MOVED for use in stray.uses):
-        return f"{name} is a plain tensor that every use has to move, at the cost of a copy each time; register it as a buffer."
+        return (
+            f"{name} is a plain tensor that every use has to move, at the cost of a copy each time; register "
+            f"it as a buffer."
+        )
     return f"{name} is a plain tensor, so `.to(device)` leaves it on the CPU{when}; register it as a buffer."
 
 
@@ -896,7 +904,8 @@ def persistence(tensor: Tensor) -> tuple[bool, ...]:
 
 
 def _is_safe(tensor: Tensor, persistent: bool) -> bool:
-    """Whether registering keeps behaviour and checkpoints: a half-precision cast reaches buffers, and rounds large floats."""
+    """Whether registering keeps behaviour and checkpoints: a half-precision cast reaches buffers, and rounds large
+    floats."""
     exact = tensor.dtype in {"int", "bool"} or (tensor.dtype == "float" and tensor.bounded)
     return not persistent and tensor.source is Source.CONSTANT and exact
 

@@ -48,7 +48,7 @@ from torchstray.semantics.values import (
     parameters_in,
 )
 
-# Whose results are small numbers, so that a half-precision cast does not change their meaning: not in torch's signatures.
+# Whose results are small numbers, which a half-precision cast does not spoil: torch's signatures do not say it.
 _SMALL_FACTORIES = frozenset({"zeros", "ones", "eye", "empty", "rand", "randn", "hann_window", "hamming_window"})
 _SMALL_RESULTS = frozenset(
     {"sin", "cos", "tanh", "sigmoid", "softmax", "sign", "normalize", "zeros_like", "ones_like", "triu", "tril", "bool"}
@@ -323,7 +323,8 @@ class Caller(Evaluator):
         return INPUT
 
     def moves(self, name: str, arguments: Arguments) -> bool:
-        """Whether a tensor method of this name, called with these arguments, goes to another device: `.to(torch.float32)` does not."""
+        """Whether a tensor method of this name, called with these arguments, goes to another device:
+        `.to(torch.float32)` does not."""
         known = torch_api.method(name)
         if known is None or not known.moves or name == "type":
             return False

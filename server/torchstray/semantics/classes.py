@@ -15,8 +15,8 @@ from torchstray.syntax.document import Statement
 
 @dataclass(eq=False)
 class ClassModel:
-    """A class of this file. `bases` are classes of this file, full names of imported ones, or None where the base is an
-    expression that cannot be read. `assignments` are the class-level ones, in order."""
+    """A class of this file. `bases` are classes of this file, full names of imported ones, or None where the base is
+    an expression that cannot be read. `assignments` are the class-level ones, in order."""
 
     node: cst.ClassDef
     statement: Statement
@@ -52,7 +52,8 @@ class ClassModel:
 
     @property
     def resolution(self) -> tuple[ClassModel | str | None, ...]:
-        """The order in which attributes are looked up, this class first (Python's C3 order; depth first where there is none)."""
+        """The order in which attributes are looked up, this class first (Python's C3 order; depth first where there
+        is none)."""
         if self._resolution is None:
             self._resolution = (self,)  # what a class that is its own base by mistake sees
             self._resolution = tuple(_linearise(self))
@@ -83,8 +84,8 @@ class ClassModel:
         )
 
     def find_method(self, name: str, after: ClassModel | None = None) -> tuple[ClassModel, cst.FunctionDef] | None:
-        """The method that `name` means for an instance, or for its `super()` in class `after`; None where no class of this
-        file defines it, or where an imported class that may define it comes first."""
+        """The method that `name` means for an instance, or for its `super()` in class `after`; None where no class
+        of this file defines it, or where an imported class that may define it comes first."""
         entries = list(self.resolution)
         if after is not None and after in entries:
             entries = entries[entries.index(after) + 1 :]

@@ -10,10 +10,11 @@ _METRIC_STATE = State(parameters=False, buffers=True, mode=False)
 
 
 def module_state(name: str) -> State | None:
-    """The state that an instance of the class with this full name has of itself; None where it is not known to be a module.
+    """The state that an instance of the class with this full name has of itself; None where it is not known to be a
+    module.
 
-    Lightning's modules and Hugging Face's models hold only what their subclasses add; a torchmetrics metric keeps tensors that
-    move with the module it is registered in.
+    Lightning's modules and Hugging Face's models hold only what their subclasses add; a torchmetrics metric keeps
+    tensors that move with the module it is registered in.
     """
     package, _, rest = name.partition(".")
     last = rest.rpartition(".")[2]

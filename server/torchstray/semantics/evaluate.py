@@ -93,7 +93,8 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
 
 @dataclass
 class Frame:
-    """One running function, class body or file. `guards` are the tests of the `if` statements around the present statement."""
+    """One running function, class body or file. `guards` are the tests of the `if` statements around the present
+    statement."""
 
     statement: Statement
     names: dict[str, Value] = field(default_factory=dict)

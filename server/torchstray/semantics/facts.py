@@ -24,7 +24,8 @@ from torchstray.semantics.values import (
 
 
 class Phase(enum.Enum):
-    """When a statement runs: while the module is built, in `forward` or a step method, in another method, or at file level."""
+    """When a statement runs: while the module is built, in `forward` or a step method, in another method, or at file
+    level."""
 
     INIT = enum.auto()
     FORWARD = enum.auto()
@@ -42,9 +43,9 @@ class How(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call of `setattr`),
-    `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method` the function it stands in.
-    `lazily` says that it only runs where the attribute is not there yet."""
+    """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call
+    of `setattr`), `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method`
+    the function it stands in. `lazily` says that it only runs where the attribute is not there yet."""
 
     attribute: str
     value: Value
@@ -81,8 +82,8 @@ class Use:
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A module or parameter made by the call at `value.place` in `forward`, or in what it calls. `store` is the store of it on `self`,
-    if there is one; `whole` the expression that makes it, with the moves that follow the call."""
+    """A module or parameter made by the call at `value.place` in `forward`, or in what it calls: in `function`.
+    `lazily` says that it is only made where an attribute is not there yet."""
 
     value: ModuleInstance | Parameter
     function: FunctionValue | None
@@ -92,7 +93,8 @@ class Built:
 
 @dataclass(frozen=True, eq=False)
 class Early:
-    """A layer, parameter or buffer that is kept at `place` before `nn.Module.__init__` has run. `never` says that it never runs."""
+    """A layer, parameter or buffer that is kept at `place` before `nn.Module.__init__` has run. `never` says that it
+    never runs."""
 
     attribute: str
     place: Place
@@ -121,9 +123,10 @@ class ClassState:
 
 @dataclass(frozen=True, eq=False)
 class DiscardedMove:
-    """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what stays where it is. `gives` is what the call
-    returns, and `assignable` whether the receiver can be assigned to, None where that is not known. `assigned` is the assignment to a
-    loop variable that is not read again; `item` the text that leads to it in its container."""
+    """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what stays where it is. `gives` is
+    what the call returns, and `assignable` whether the receiver can be assigned to, None where that is not known.
+    `assigned` is the assignment to a loop variable that is not read again; `item` the text that leads to it in its
+    container."""
 
     call: Place
     receiver: cst.BaseExpression
@@ -135,7 +138,8 @@ class DiscardedMove:
 
 @dataclass(frozen=True, eq=False)
 class NonLeaf:
-    """A tensor assigned at `target` by `statement`, computed from one that requires a gradient, which an optimizer gets at `optimizer`."""
+    """A tensor assigned at `target` by `statement`, computed from one that requires a gradient, which an optimizer
+    gets at `optimizer`."""
 
     target: Place
     statement: Place
@@ -146,8 +150,10 @@ class NonLeaf:
 
 @dataclass
 class ClassFacts:
-    """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once the module
-    is built, `held` each of these stores to all that it held then; `registered` are the names registered by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module itself."""
+    """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
+    the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
+    by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
+    itself."""
 
     cls: ClassModel
     instance: ModuleInstance

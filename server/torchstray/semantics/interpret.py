@@ -375,7 +375,8 @@ class Interpreter(Caller):
     def _branches(
         self, suites: Iterable[cst.BaseSuite | cst.If | None], known: Sequence[Mapping[str, Value]] = ()
     ) -> None:
-        """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where all end."""
+        """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where
+        all end."""
         start = self._take()
         ends: list[_Paths] = []
         for number, suite in enumerate(suites):
@@ -666,7 +667,8 @@ class Interpreter(Caller):
         return elsewhere > sum(name == receiver.value for name in names_in(call)) + (not handed_in)
 
     def _assignable(self, receiver: cst.BaseExpression) -> bool | None:
-        """Whether `receiver = …` works: not for an item of a tuple, and nobody knows for an item of something unknown."""
+        """Whether `receiver = …` works: not for an item of a tuple, and nobody knows for an item of something
+        unknown."""
         if not isinstance(receiver, cst.Subscript):
             return True
         holders = options_of(self.evaluate(receiver.value))
@@ -738,7 +740,8 @@ def function_body(function: FunctionValue) -> cst.BaseExpression:
 
 
 def _union(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:
-    """The members of an annotation such as `Optional[torch.Tensor]`, `Union[float, Tensor]` or `torch.Tensor | None`."""
+    """The members of an annotation such as `Optional[torch.Tensor]`, `Union[float, Tensor]` or `torch.Tensor |
+    None`."""
     if isinstance(node, cst.BinaryOperation):
         yield from _union(node.left)
         yield from _union(node.right)
@@ -751,7 +754,8 @@ def _union(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:
 
 
 def _asks_for_attribute(test: cst.BaseExpression) -> bool:
-    """Whether a test asks if an attribute of `self` is there yet: `not hasattr(self, …)`, `self.x is None`, `not self.built`."""
+    """Whether a test asks if an attribute of `self` is there yet: `not hasattr(self, …)`, `self.x is None`, `not
+    self.built`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         inner = test.expression
         called = isinstance(inner, cst.Call) and dotted(inner.func) == "hasattr"

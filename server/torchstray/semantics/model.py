@@ -227,7 +227,8 @@ class FileModel:
         self.non_leaves.extend(interpreter.non_leaves)
 
     def state_of(self, cls: ClassModel) -> State | None:
-        """The state that an instance of a module class has; None where nothing of it is known, or while that is being found out."""
+        """The state that an instance of a module class has; None where nothing of it is known, or while that is
+        being found out."""
         if cls not in self._states:
             self._states[cls] = None
             self._states[cls] = self.facts(cls).instance.whole_state() or _NO_STATE
@@ -289,7 +290,8 @@ class FileModel:
         return self._arithmetic[function.node]
 
     def attribute_read(self, attribute: str) -> bool:
-        """Whether anything in the file reads an attribute of this name other than through `self`, or one whose name is not known."""
+        """Whether anything in the file reads an attribute of this name other than through `self`, or one whose name
+        is not known."""
         return attribute in self._foreign_attributes
 
     @cached_property

@@ -57,8 +57,8 @@ def blocks(node: cst.CSTNode) -> Iterator[cst.BaseSuite]:
 
 @dataclass
 class FileNames:
-    """`imports` maps each imported name to what it stands for; where a name is imported twice (as in `try`/`except`), the
-    first one counts. `stars` are the modules whose public names are all imported."""
+    """`imports` maps each imported name to what it stands for; where a name is imported twice (as in
+    `try`/`except`), the first one counts. `stars` are the modules whose public names are all imported."""
 
     document: Document
     imports: dict[str, str] = field(default_factory=dict)
@@ -115,7 +115,8 @@ class FileNames:
         return None
 
     def spell(self, qualified: str) -> Spelling:
-        """How this file writes `torch.nn.X` (or another name below torch), importing it as its author would where it must."""
+        """How this file writes `torch.nn.X` (or another name below torch), importing it as its author would where it
+        must."""
         module, _, last = qualified.rpartition(".")
         for name, target in self.imports.items():
             if target == qualified:
@@ -158,7 +159,8 @@ class FileNames:
 
 
 def imported(node: cst.Import | cst.ImportFrom) -> Iterator[tuple[str, str]]:
-    """The (name bound, full name) pairs of one import statement; `("*", module)` for a star import. Relative modules keep their dots."""
+    """The (name bound, full name) pairs of one import statement; `("*", module)` for a star import. Relative modules
+    keep their dots."""
     if isinstance(node, cst.Import):
         for alias in node.names:
             full = dotted(alias.name)

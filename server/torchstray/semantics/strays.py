@@ -36,8 +36,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Stray:
-    """What an attribute keeps without registering it. `store` is the first assignment that keeps such a thing, `values` the strays
-    themselves, `holder` the value that the attribute has: the stray itself, or what it is in."""
+    """What an attribute keeps without registering it. `store` is the first assignment that keeps such a thing,
+    `values` the strays themselves, `holder` the value that the attribute has: the stray itself, or what it is in."""
 
     kind: Kind
     facts: ClassFacts
@@ -111,7 +111,8 @@ def _lasting(facts: ClassFacts) -> Iterator[Store]:
 
 
 def _first(facts: ClassFacts, stray: Stray) -> Stray:
-    """The same stray where the attribute first keeps one: an attribute that is assigned again is reported at the first."""
+    """The same stray where the attribute first keeps one: an attribute that is assigned again is reported at the
+    first."""
     found, waiting, seen = stray, list(stray.store.overwrites), {stray.store}
     while waiting:
         store = waiting.pop(0)

@@ -42,8 +42,8 @@ Given: TypeAlias = Mapping[str | int, object]
 class Variant:
     """With this argument (if `value` is set: with this value of it) a call returns something else than without.
 
-    With `integers`, a positional argument counts only if it is an integer literal: `torch.max(x, 1)` gives two tensors,
-    `torch.max(x, y)` one.
+    With `integers`, a positional argument counts only if it is an integer literal: `torch.max(x, 1)` gives two
+    tensors, `torch.max(x, y)` one.
     """
 
     argument: str
@@ -69,10 +69,11 @@ class Variant:
 class Function:
     """A function, a static or class method of a layer, or a class that makes plain tensors (`torch.FloatTensor`).
 
-    `factory`: it makes tensors where no tensor is given. `like`: it takes a `device` and, without one, uses the device
-    of its tensor argument. `random`: another seed gives another result. `same_object`: it may return its first
-    argument. `dtype_kind` is for factories: `data` follows the data or the fill value; `int` for `arange` holds for
-    integers. `module` is the class of the layer that a class method such as `torch.nn.Embedding.from_pretrained` makes.
+    `factory`: it makes tensors where no tensor is given. `like`: it takes a `device` and, without one, uses the
+    device of its tensor argument. `random`: another seed gives another result. `same_object`: it may return its
+    first argument. `dtype_kind` is for factories: `data` follows the data or the fill value; `int` for `arange`
+    holds for integers. `module` is the class of the layer that a class method such as
+    `torch.nn.Embedding.from_pretrained` makes.
     """
 
     name: str
@@ -97,10 +98,10 @@ class Function:
 class Method:
     """A method of torch.Tensor; positions of its variants do not count `self`.
 
-    `inplace`: changes and returns the tensor. `moves`: may put the result on another device. `like`: makes a new tensor
-    on the device of this one if no `device` is given. `same_object`: may return the very tensor, if there is nothing to
-    do. `keeps_parameter`: returns the very `nn.Parameter`, if that is a float32 one on the CPU and the arguments ask
-    for nothing else.
+    `inplace`: changes and returns the tensor. `moves`: may put the result on another device. `like`: makes a new
+    tensor on the device of this one if no `device` is given. `same_object`: may return the very tensor, if there is
+    nothing to do. `keeps_parameter`: returns the very `nn.Parameter`, if that is a float32 one on the CPU and the
+    arguments ask for nothing else.
     """
 
     name: str
@@ -144,10 +145,11 @@ class State:
 class ModuleClass:
     """A class of layers.
 
-    `bases` are all its bases within torch, nearest first. `arguments` are the positional parameters of the constructor
-    in order (`*args` with its star), `keywords` those by keyword only. `state` is what an instance has by default, a
-    layer that must be given being taken to have state. A tensor given for one of `tensor_arguments` becomes a parameter
-    or a buffer; a module, or a list or dict of modules, given for one of `submodule_arguments` a submodule.
+    `bases` are all its bases within torch, nearest first. `arguments` are the positional parameters of the
+    constructor in order (`*args` with its star), `keywords` those by keyword only. `state` is what an instance has
+    by default, a layer that must be given being taken to have state. A tensor given for one of `tensor_arguments`
+    becomes a parameter or a buffer; a module, or a list or dict of modules, given for one of `submodule_arguments` a
+    submodule.
     """
 
     name: str
@@ -163,8 +165,9 @@ class ModuleClass:
     def state_for(self, given: Mapping[str, object]) -> State:
         """The state of an instance built with the arguments `given`, by keyword, as literal values.
 
-        Only what `given` holds counts: a value that is not known is left out, or `...`, and leaves the default's state.
-        Whether a tensor or a module is given is for the caller to see: `tensor_arguments`, `submodule_arguments`.
+        Only what `given` holds counts: a value that is not known is left out, or `...`, and leaves the default's
+        state. Whether a tensor or a module is given is for the caller to see: `tensor_arguments`,
+        `submodule_arguments`.
         """
         facts = {"parameters": self.state.parameters, "buffers": self.state.buffers, "mode": self.state.mode}
         for argument, value in given.items():

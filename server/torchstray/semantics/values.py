@@ -53,8 +53,8 @@ MISSING = _Missing.MISSING
 
 @dataclass(frozen=True, slots=True)
 class Scalar(Value):
-    """A number, string, None, size, dtype or device: no tensor and no module. `literal` is its Python value where that is
-    written in the source."""
+    """A number, string, None, size, dtype or device: no tensor and no module. `literal` is its Python value where
+    that is written in the source."""
 
     literal: object = MISSING
 
@@ -99,10 +99,10 @@ class Home(enum.IntEnum):
 class Tensor(Value):
     """A tensor that is not, itself, an `nn.Parameter` made here.
 
-    `dtype` is `float`, `int`, `bool`, `complex` or None where unknown. `bounded` says that its numbers are small enough
-    (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self` whose unregistered tensors it is
-    made of without having been moved. `alias` is `parameter` or `buffer` for a tensor read from a registered attribute.
-    `zero_dim` is None where its number of dimensions is not known.
+    `dtype` is `float`, `int`, `bool`, `complex` or None where unknown. `bounded` says that its numbers are small
+    enough (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self`
+    whose unregistered tensors it is made of without having been moved. `alias` is `parameter` or `buffer` for a
+    tensor read from a registered attribute. `zero_dim` is None where its number of dimensions is not known.
     `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
     """
 
@@ -131,9 +131,9 @@ class Parameter(Value):
 
 @dataclass(eq=False, slots=True)
 class ModuleInstance(Value):
-    """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that makes
-    it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a registered road.
-    `cls` is its class in this file, `name` the words a user knows the class by."""
+    """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
+    makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
+    registered road. `cls` is its class in this file, `name` the words a user knows the class by."""
 
     name: str
     state: State | None
@@ -188,7 +188,8 @@ class Shape(enum.Enum):
 @dataclass(eq=False, slots=True)
 class Container(Value):
     """A list, tuple, dict, set or deque. `items` are the values seen to go in, in order; `keys` the keys of a dict.
-    `exact` says that the items are all there is, one for each position. `owners` names the attributes of `self` that hold it."""
+    `exact` says that the items are all there is, one for each position. `owners` names the attributes of `self` that
+    hold it."""
 
     shape: Shape
     items: list[Value] = field(default_factory=list)
@@ -303,8 +304,8 @@ class OneOf(Value):
 
 @dataclass(frozen=True, slots=True)
 class Input(Value):
-    """What `forward` is given, or what a registered module computes: on the module's device, if it is a tensor. `proven` says
-    that it is one."""
+    """What `forward` is given, or what a registered module computes: on the module's device, if it is a tensor.
+    `proven` says that it is one."""
 
     proven: bool = False
 
@@ -394,8 +395,8 @@ def holders(value: Value) -> frozenset[str]:
 
 
 def contents(value: Value, depth: int = 6) -> Iterator[Value]:
-    """`value` and all that it holds without registering it: items of containers, attributes of plain objects, what a partial
-    or a lambda has captured."""
+    """`value` and all that it holds without registering it: items of containers, attributes of plain objects, what a
+    partial or a lambda has captured."""
     for option in options_of(value):
         yield option
         if depth == 0:

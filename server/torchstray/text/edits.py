@@ -16,7 +16,8 @@ class Span:
 
 @dataclass(frozen=True, order=True)
 class Edit:
-    """Replaces the characters from `start` up to `end` (0-based offsets) by `content`; an insertion where both are equal."""
+    """Replaces the characters from `start` up to `end` (0-based offsets) by `content`; an insertion where both are
+    equal."""
 
     start: int
     end: int
