@@ -187,8 +187,9 @@ def _side_by_side(work: Sequence[Work], task: Task, jobs: int) -> Iterator[FileR
                     yield future.result()
                 except BrokenProcessPool:  # noqa: PERF203  # each file by itself is the point
                     yield _alone(path, configuration, task)
-        finally:
+        except BaseException:  # Ctrl-C, or nobody wants the rest: only then is there work to be given up
             pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
