@@ -144,7 +144,7 @@ class B(nn.Module):
         return out
 """,
             messages=(
-                "This `B` is built anew in every `forward`, with fresh weights on the CPU that are never "
+                "This `B` is built anew in every `{built.entry}`, with fresh weights on the CPU that are never "
                 "trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -199,7 +199,7 @@ class Classifier(layers.Module):
         return «layers.Linear(pooled.shape[-1], 2)»(pooled)
 """,
             messages=(
-                "This `layers.Linear` is built anew in every `forward`, with fresh weights on the CPU "
+                "This `layers.Linear` is built anew in every `{built.entry}`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -236,7 +236,7 @@ class Regular(Module):
         return «Dropout(self.rate)»(self.layer(x))
 """,
             messages=(
-                "This `Dropout` is built anew in every `forward` and always in training mode, so `eval()`"
+                "This `Dropout` is built anew in every `{built.entry}` and always in training mode, so `eval()`"
                 " never reaches it; build it in `__init__`.",
             ),
             repaired="""\
@@ -276,7 +276,7 @@ class Points(nn.Module):
         return norm(x)
 """,
             messages=(
-                "This `nn.BatchNorm1d` is built anew in every `forward`, with fresh weights on the CPU "
+                "This `nn.BatchNorm1d` is built anew in every `{built.entry}`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -315,7 +315,7 @@ class Shift(nn.Module):
         return x + offset
 """,
             messages=(
-                "This `nn.Parameter` is made anew in every `forward`, so no optimizer has it and nothing "
+                "This `nn.Parameter` is made anew in every `{built.entry}`, so no optimizer has it and nothing "
                 "saves it; make it in `__init__`.",
             ),
             repaired="""\
@@ -356,7 +356,7 @@ class Grow(nn.Module):
         return self.last(x)
 """,
             messages=(
-                "This `nn.Sequential` is built anew in every `forward`, with fresh weights on the CPU "
+                "This `nn.Sequential` is built anew in every `{built.entry}`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired=None,
@@ -376,7 +376,7 @@ class Adaptive(nn.Module):
         return self.head(x)
 """,
             messages=(
-                "`self.head` is built on the first call of `forward`, so an optimizer made before misses "
+                "`self.head` is built on the first call of `{built.entry}`, so an optimizer made before misses "
                 "it and a checkpoint cannot be loaded into it; build it in `__init__`, as "
                 "`nn.LazyLinear`.",
             ),
@@ -423,7 +423,7 @@ class Top(Middle):
         return «nn.Linear(self.width, 2)».to(x.device)(hidden)
 """,
             messages=(
-                "This `nn.Linear` is built anew in every `forward`, with fresh weights that are never "
+                "This `nn.Linear` is built anew in every `{built.entry}`, with fresh weights that are never "
                 "trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -638,17 +638,17 @@ class Apply(Function):
         name = _shown(model, place)
         grave = state.parameters or state.buffers
         store = _store_of(facts, built)
-        lazily = built.lazily and store is not None
+        lazily = built.lazily and (store is not None or built.value.registered)
         if lazily:
-            attribute = f"`self.{store.attribute}`" if store is not None else "It"
+            attribute = f"`self.{store.attribute}`" if store is not None else f"This `{name}`"
             message = (
-                f"{attribute} is built on the first call of `forward`, so an optimizer made before misses it "
+                f"{attribute} is built on the first call of `{built.entry}`, so an optimizer made before misses it "
                 f"and a checkpoint "
                 f"cannot be loaded into it; build it in `__init__`{_lazily_possible(built)}."
             )
         elif isinstance(built.value, Parameter):
             message = (
-                f"This `{name}` is made anew in every `forward`, so no optimizer has it and nothing saves it; "
+                f"This `{name}` is made anew in every `{built.entry}`, so no optimizer has it and nothing saves it; "
                 f"make it in "
                 "`__init__`."
             )
@@ -656,10 +656,10 @@ class Apply(Function):
             what = "fresh weights" if state.parameters else "fresh state"
             what += "" if _is_placed(built) else " on the CPU"
             what += " that are never trained or saved" if state.parameters else " that is never kept or saved"
-            message = f"This `{name}` is built anew in every `forward`, with {what}; build it in `__init__`."
+            message = f"This `{name}` is built anew in every `{built.entry}`, with {what}; build it in `__init__`."
         else:
             message = (
-                f"This `{name}` is built anew in every `forward` and always in training mode, so `eval()` never "
+                f"This `{name}` is built anew in every `{built.entry}` and always in training mode, so `eval()` never "
                 f"reaches it; "
                 "build it in `__init__`."
             )
@@ -815,7 +815,10 @@ def _moved(model: FileModel, facts: ClassFacts, built: Built, place: Place, meth
     call = place.node
     if not isinstance(call, cst.Call):
         return None
-    local = _local_names(method)
+    own = {name for node in _walk(call) if isinstance(node, cst.CompFor) for name in _bound(node)}
+    local = _local_names(method) - own
+    if not _known_in_init(call.func, facts, local):
+        return None
     unknown = [argument for argument in call.args if not _known_in_init(argument.value, facts, local)]
     devices = [argument for argument in unknown if argument.keyword is not None and argument.keyword.value == "device"]
     unknown = [argument for argument in unknown if argument not in devices]
@@ -956,5 +959,6 @@ def _attribute_name(built: Built) -> str:
     if isinstance(built.value, Parameter):
         return "weight"
     last = built.value.name.rpartition(".")[2]
+    last = re.sub(r"[PR]?ReLU", lambda found: found.group().capitalize(), last)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", last).lower()
     return re.sub(r"_?\d+d$", "", snake) or "layer"

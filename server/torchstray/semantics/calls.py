@@ -35,6 +35,7 @@ from torchstray.semantics.values import (
     Parameter,
     Partial,
     Qualified,
+    RecordType,
     Scalar,
     SelfValue,
     Shape,
@@ -42,6 +43,7 @@ from torchstray.semantics.values import (
     SuperValue,
     Tensor,
     Value,
+    contents,
     modules_in,
     one_of,
     options_of,
@@ -116,6 +118,10 @@ class Caller(Evaluator):
                 function.arguments.complete and arguments.complete,
             )
             return self.call(function.function, merged, node)
+        if isinstance(function, RecordType):
+            items = [*arguments.positional, *arguments.keywords.values()]
+            keys: list[Value] = [Name(field) for field in function.fields]
+            return Container(Shape.TUPLE, items, keys, self.place(node), exact=arguments.complete)
         if isinstance(function, SelfValue):
             self._hand_on(arguments, node)
             return INPUT
@@ -187,9 +193,9 @@ class Caller(Evaluator):
 
     def _made(self, module: ModuleInstance, arguments: Arguments) -> ModuleInstance:
         for value in arguments.values():
-            for option in options_of(value):
-                if isinstance(option, ModuleInstance | Parameter | Container):
-                    module.children.append(option)
+            for held in contents(value):
+                if isinstance(held, ModuleInstance | Parameter):
+                    module.children.append(held)
         for inner in modules_in(module.children):
             inner.inner = True
         for parameter in parameters_in(module.children):
@@ -200,11 +206,14 @@ class Caller(Evaluator):
     def _construct(self, cls: ClassModel, arguments: Arguments, node: cst.Call) -> Value:
         if cls.is_module:
             return self._made(ModuleInstance(cls.name, self.class_state(cls), self.place(node), cls), arguments)
-        if any(entry is None or (isinstance(entry, str) and entry != "object") for entry in cls.resolution):
+        if not cls.is_plain:
             return self._unknown_call(arguments, node)
         instance = Instance(cls, place=self.place(node))
         found = cls.find_method("__init__")
-        if found is not None:
+        if found is None:
+            instance.attributes.update(zip(cls.fields, arguments.positional, strict=False))
+            instance.attributes.update(arguments.keywords)
+        else:
             owner, method = found
             self.call_function(FunctionValue(method, owner.statement, owner, instance), arguments, node)
         return instance
@@ -480,7 +489,7 @@ class Caller(Evaluator):
             for value in arguments.values():
                 of.children.append(value)
                 for module in modules_in([value]):
-                    module.inner = True
+                    module.inner = not of.registered or self.phase is not Phase.FORWARD
                     if of.registered:
                         module.register()
                 for parameter in parameters_in([value]):
@@ -692,6 +701,20 @@ def _loader(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     return UNKNOWN if "collate_fn" in arguments.keywords or not arguments.complete else Loader()
 
 
+def _named_tuple(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    names = arguments.get(1, "field_names")
+    if isinstance(names, Name):
+        return RecordType(tuple(names.text.replace(",", " ").split()))
+    if isinstance(names, Container):
+        return RecordType(tuple(name.text for name in names.items if isinstance(name, Name)))
+    return UNKNOWN
+
+
+def _namespace(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    keys: list[Value] = [Name(keyword) for keyword in arguments.keywords]
+    return Container(Shape.OBJECT, list(arguments.keywords.values()), keys, caller.place(node), exact=True)
+
+
 _BUILTINS: dict[str, Call] = {
     **dict.fromkeys(("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable"), _scalar),
     **dict.fromkeys(("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all"), _scalar),
@@ -722,6 +745,8 @@ _SPECIAL: dict[str, Call] = {
     "torch.Size": _scalar,
     "torch.utils.data.DataLoader": _loader,
     "collections.deque": _deque,
+    "collections.namedtuple": _named_tuple,
+    "types.SimpleNamespace": _namespace,
     "collections.defaultdict": _default_dict,
     "collections.OrderedDict": _container(Shape.DICT),
     "functools.partial": _partial,

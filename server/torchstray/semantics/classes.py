@@ -12,6 +12,8 @@ from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import Place
 from torchstray.syntax.document import Statement
 
+_PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.NamedTuple", "typing.Protocol"})
+
 
 @dataclass(eq=False)
 class ClassModel:
@@ -81,6 +83,23 @@ class ClassModel:
             isinstance(entry, ClassModel)
             or (isinstance(entry, str) and (entry == "object" or torch_api.module_class(entry) is not None))
             for entry in self.resolution
+        )
+
+    @property
+    def fields(self) -> list[str]:
+        """The annotated class-level names, bases first: what the constructor of a dataclass or named tuple sets."""
+        names: dict[str, None] = {}
+        for cls in reversed(list(self.own_classes)):
+            for assignment in cls.assignments:
+                if isinstance(assignment, cst.AnnAssign) and isinstance(assignment.target, cst.Name):
+                    names[assignment.target.value] = None
+        return list(names)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all its bases can be seen, or are known to hold nothing."""
+        return all(
+            isinstance(entry, ClassModel) or (entry is not None and entry in _PLAIN_BASES) for entry in self.resolution
         )
 
     def find_method(self, name: str, after: ClassModel | None = None) -> tuple[ClassModel, cst.FunctionDef] | None:

@@ -235,6 +235,8 @@ class Evaluator(abc.ABC):
             if found is not None:
                 return self._method_value(found, of, node)
             return UNKNOWN
+        if isinstance(of, Container) and of.keys and (field := of.named(name)) is not None:
+            return field
         if isinstance(of, Container | Distribution | Name | Scalar | Loader):
             return Method(of, name, self.place(node))
         if isinstance(of, ClassValue):
@@ -646,14 +648,18 @@ class Evaluator(abc.ABC):
         return FunctionValue(node, self.frame.statement, self.frame.owner, None, self._captures(node))
 
     def _captures(self, node: cst.Lambda) -> dict[str, Value]:
-        mentioned = set(names_in(node.body))
-        captured = {name: value for name, value in self.frame.names.items() if name in mentioned}
+        captured = self.captured(node.body)
         defaults = {
             parameter.name.value: self.evaluate(parameter.default)
             for parameter in (*node.params.params, *node.params.kwonly_params)
             if parameter.default is not None
         }
         return {**captured, **defaults}
+
+    def captured(self, body: cst.CSTNode) -> dict[str, Value]:
+        """The present frame's names that an inner function mentions in its body."""
+        mentioned = set(names_in(body))
+        return {name: value for name, value in self.frame.names.items() if name in mentioned}
 
     def _integer(self, node: cst.Integer) -> Value:
         return Scalar(node.evaluated_value)

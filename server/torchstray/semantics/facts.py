@@ -82,10 +82,11 @@ class Use:
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A module or parameter made by the call at `value.place` in `forward`, or in what it calls: in `function`.
-    `lazily` says that it is only made where an attribute is not there yet."""
+    """A module or parameter made by the call at `value.place` in `forward` or a step method, `entry`, or in what it
+    calls: in `function`. `lazily` says that it is only made where an attribute is not there yet."""
 
     value: ModuleInstance | Parameter
+    entry: str
     function: FunctionValue | None
     in_loop: bool
     lazily: bool

@@ -274,7 +274,7 @@ class Interpreter(Caller):
             self.evaluate(node.subject)
             self._branches([case.body for case in node.cases])
         elif isinstance(node, cst.FunctionDef):
-            captured = dict(self.frame.names)
+            captured = self.captured(node.body)
             function = FunctionValue(node, self.frame.statement, None, None, captured)
             self.frame.names[node.name.value] = function
             captured[node.name.value] = function
@@ -474,7 +474,7 @@ class Interpreter(Caller):
             elif isinstance(option, ModuleInstance):
                 option.children.append(value)
                 for module in modules_in([value]):
-                    module.inner = True
+                    module.inner = not option.registered or self.phase is not Phase.FORWARD
                     if option.registered:
                         module.register()
             elif isinstance(option, Tensor) and any(isinstance(part, Input) for part in options_of(value)):
@@ -589,7 +589,9 @@ class Interpreter(Caller):
 
     def built(self, value: ModuleInstance | Parameter) -> None:
         if self.facts is not None and self.phase is Phase.FORWARD:
-            self.facts.built.append(Built(value, self.frame.function, self._in_loop(), self._lazily()))
+            first = self.frames[0].function
+            entry = first.node.name.value if first and isinstance(first.node, cst.FunctionDef) else "forward"
+            self.facts.built.append(Built(value, entry, self.frame.function, self._in_loop(), self._lazily()))
 
     # Modules
 

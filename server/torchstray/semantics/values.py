@@ -183,6 +183,7 @@ class Shape(enum.Enum):
     DICT = "dict"
     SET = "set"
     DEQUE = "deque"
+    OBJECT = "object"
 
 
 @dataclass(eq=False, slots=True)
@@ -209,13 +210,16 @@ class Container(Value):
         if self.exact and isinstance(literal, int) and self.shape is not Shape.DICT:
             if -len(self.items) <= literal < len(self.items):
                 return from_holder(self.items[literal], self.owners)
-        elif self.exact and self.shape is Shape.DICT and literal is not MISSING:
-            for known, item in zip(self.keys, self.items, strict=False):
-                if (isinstance(known, Name) and known.text == literal) or (
-                    isinstance(known, Scalar) and known.literal == literal
-                ):
-                    return from_holder(item, self.owners)
+        elif self.exact and literal is not MISSING and self.shape is Shape.DICT:
+            return self.named(literal) or self.element()
         return self.element()
+
+    def named(self, key: object) -> Value | None:
+        """What the item, or the field, of this literal key is; None where there is none."""
+        for known, item in zip(self.keys, self.items, strict=False):
+            if key == (known.text if isinstance(known, Name) else known.literal if isinstance(known, Scalar) else None):
+                return from_holder(item, self.owners)
+        return None
 
 
 @dataclass(eq=False, slots=True)
@@ -276,6 +280,13 @@ class FunctionValue(Value):
     owner: ClassModel | None = None
     bound: Value | None = None
     captured: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType(Value):
+    """A class made by `namedtuple`, with the names of its fields."""
+
+    fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -396,7 +407,7 @@ def holders(value: Value) -> frozenset[str]:
 
 def contents(value: Value, depth: int = 6) -> Iterator[Value]:
     """`value` and all that it holds without registering it: items of containers, attributes of plain objects, what a
-    partial or a lambda has captured."""
+    partial or an inner function has captured."""
     for option in options_of(value):
         yield option
         if depth == 0:
@@ -412,8 +423,8 @@ def contents(value: Value, depth: int = 6) -> Iterator[Value]:
             inside = option.tensors
         elif isinstance(option, Method) and isinstance(option.of, ModuleInstance | Instance):
             inside = [option.of]
-        elif isinstance(option, FunctionValue) and isinstance(option.node, cst.Lambda):
-            inside = option.captured.values()
+        elif isinstance(option, FunctionValue):
+            inside = (held for held in option.captured.values() if held is not option)
         for item in inside:
             yield from contents(item, depth - 1)
 
