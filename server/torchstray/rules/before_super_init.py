@@ -575,8 +575,8 @@ class Early(nn.Module):
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
-            if facts.early:
-                yield self._early(model, facts, facts.early[0])
+            for early in facts.early:
+                yield self._early(model, facts, early)
             for emptied in facts.emptied:
                 yield self._emptied(model, emptied)
 

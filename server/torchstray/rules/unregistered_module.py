@@ -665,7 +665,7 @@ class Stack(nn.Module):
         ]
         return Finding(
             rule=self.name,
-            severity=Severity.ERROR if grave else Severity.WARNING,
+            severity=Severity.ERROR if grave and not stray.handed_in else Severity.WARNING,
             message=_message(model, stray),
             span=stray.store.target.span,
             related=tuple(related[:3]),

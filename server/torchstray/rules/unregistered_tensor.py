@@ -756,7 +756,7 @@ class Sampler(nn.Module):
 
 
 def _severity(model: FileModel, stray: Stray) -> Severity:
-    if stray.placed:
+    if stray.placed or stray.moved_later:
         return Severity.HINT
     if stray.failing is not None:
         return Severity.WARNING if stray.handed_in else Severity.ERROR
@@ -841,7 +841,7 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
         start = store.target.span.start
         owner = text_of(model, store.target.span).rpartition(".")[0]
         edits = (
-            Edit(start, place.whole.start, f'{owner}.register_buffer("{store.attribute}", '),
+            Edit(start, place.whole.start, f'{owner}.register_buffer("{store.attribute.rpartition(".")[2]}", '),
             Edit(place.whole.end, place.whole.end, f"{keyword})"),
         )
         yield Fix(_title(tensor, persistent), _is_safe(tensor, persistent), edits)

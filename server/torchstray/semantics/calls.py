@@ -155,6 +155,8 @@ class Caller(Evaluator):
             return self._unknown_call(arguments, node) if builtin is None else builtin(self, arguments, node)
         if last == "__init__" and not arguments.positional:
             arguments = Arguments((self.frame.instance or UNKNOWN,), arguments.keywords, arguments.complete)
+        if package == "math":
+            return ANY_SCALAR
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, arguments, node)
@@ -187,6 +189,8 @@ class Caller(Evaluator):
         for keyword, value in named.items():
             if isinstance(value, Scalar) and value.literal is not MISSING:
                 given[keyword] = value.literal
+            elif isinstance(value, Tensor) and self.phase is not Phase.FORWARD:
+                given[keyword] = value  # in `forward`, the tensor itself is the mistake, not the layer that gets it
         return self._made(
             ModuleInstance(cls.name.removeprefix("torch."), cls.state_for(given), self.place(node)), arguments
         )
@@ -225,6 +229,9 @@ class Caller(Evaluator):
         if function.factory:
             return self._factory(function, arguments, node)
         last = function.name.rpartition(".")[2]
+        first = arguments.positional[0] if arguments.positional else None
+        if function.same_object and isinstance(first, Parameter):
+            return first
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
         values = [option for value in arguments.values() for option in options_of(value)[:3]]
@@ -512,6 +519,8 @@ class Caller(Evaluator):
     def _super(self, arguments: Arguments, node: cst.Call) -> Value:
         frame = self.frame
         owner, instance = frame.owner, frame.instance
+        if len(arguments.positional) == 1:
+            return UNKNOWN  # not bound to `self`: its `__init__` does nothing to the module
         if len(arguments.positional) == 2:
             instance = arguments.positional[1]
             first = arguments.positional[0]
@@ -678,9 +687,9 @@ def _copy(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     copied: list[Value] = []
     for option in options_of(arguments.positional[0]) if arguments.positional else ():
         if isinstance(option, ModuleInstance):
-            made = ModuleInstance(option.name, option.state, caller.place(node), option.cls, list(option.children))
-            made.argument = option.argument
-            copied.append(made)
+            copied.append(
+                ModuleInstance(option.name, option.state, caller.place(node), option.cls, list(option.children))
+            )
         elif isinstance(option, Parameter):
             copied.append(Parameter(caller.place(node), option.data, option.buffer))
         elif isinstance(option, Container):
@@ -715,11 +724,34 @@ def _namespace(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     return Container(Shape.OBJECT, list(arguments.keywords.values()), keys, caller.place(node), exact=True)
 
 
+def _chain(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return Container(Shape.LIST, [caller.iterate(argument, node) for argument in arguments.positional])
+
+
+def _chain_all(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return Container(
+        Shape.LIST, [caller.iterate(caller.iterate(argument, node), node) for argument in arguments.positional]
+    )
+
+
+def _repeat(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    return Container(Shape.LIST, list(arguments.positional[:1]))
+
+
+def _variable(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    data = arguments.get(0, "data")
+    flag = arguments.get(1, "requires_grad")
+    if isinstance(data, Tensor) and isinstance(flag, Scalar):
+        return replace(data, requires_grad=flag.literal is True)
+    return data if data is not None else UNKNOWN
+
+
 _BUILTINS: dict[str, Call] = {
     **dict.fromkeys(("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable"), _scalar),
     **dict.fromkeys(("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all"), _scalar),
     **dict.fromkeys(("print", "min", "max", "type", "vars", "dir", "delattr", "input", "object"), _unknown),
-    **dict.fromkeys(("reversed", "iter", "filter"), _same),
+    **dict.fromkeys(("reversed", "iter"), _same),
+    "filter": lambda caller, arguments, node: arguments.get(1, "iterable") or UNKNOWN,
     "range": lambda caller, arguments, node: Container(Shape.LIST, [ANY_SCALAR]),
     "list": _container(Shape.LIST),
     "sorted": _container(Shape.LIST),
@@ -740,7 +772,7 @@ _SPECIAL: dict[str, Call] = {
     "torch.nn.Parameter": Caller.parameter,
     "torch.nn.Buffer": lambda caller, arguments, node: caller.parameter(arguments, node, buffer=True),
     "torch.nn.UninitializedParameter": Caller.parameter,
-    "torch.autograd.Variable": _same,
+    "torch.autograd.Variable": _variable,
     "torch.device": _device,
     "torch.Size": _scalar,
     "torch.utils.data.DataLoader": _loader,
@@ -750,6 +782,12 @@ _SPECIAL: dict[str, Call] = {
     "collections.defaultdict": _default_dict,
     "collections.OrderedDict": _container(Shape.DICT),
     "functools.partial": _partial,
+    "itertools.chain": _chain,
+    "itertools.chain.from_iterable": _chain_all,
+    "itertools.cycle": _same,
+    "itertools.islice": _same,
+    "itertools.repeat": _repeat,
+    "itertools.zip_longest": _zip,
     "copy.copy": _copy,
     "copy.deepcopy": _copy,
 }

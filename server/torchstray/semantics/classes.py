@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
+from torchstray.semantics.names import dotted
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import Place
 from torchstray.syntax.document import Statement
@@ -24,6 +25,7 @@ class ClassModel:
     statement: Statement
     bases: tuple[ClassModel | str | None, ...] = ()
     methods: dict[str, cst.FunctionDef] = field(default_factory=dict)
+    setters: dict[str, cst.FunctionDef] = field(default_factory=dict)
     assignments: list[cst.Assign | cst.AnnAssign] = field(default_factory=list)
     _resolution: tuple[ClassModel | str | None, ...] | None = None
 
@@ -33,7 +35,11 @@ class ClassModel:
 
     def _collect(self, node: cst.CSTNode) -> None:
         if isinstance(node, cst.FunctionDef):
-            self.methods[node.name.value] = node
+            kinds = {(dotted(decorator.decorator) or "").rpartition(".")[2] for decorator in node.decorators}
+            if "setter" in kinds:
+                self.setters[node.name.value] = node
+            elif "deleter" not in kinds:
+                self.methods[node.name.value] = node
         elif isinstance(node, cst.If):
             for child in node.body.body:
                 self._collect(child)
@@ -112,6 +118,19 @@ class ClassModel:
             if isinstance(entry, ClassModel) and name in entry.methods:
                 return entry, entry.methods[name]
         return None
+
+    def find_setter(self, name: str) -> tuple[ClassModel, cst.FunctionDef] | None:
+        """The setter of the property that `name` is; None where it is none."""
+        return next(((cls, cls.setters[name]) for cls in self.own_classes if name in cls.setters), None)
+
+    @property
+    def is_dataclass(self) -> bool:
+        """Whether its constructor is made for it by `dataclass` or `attrs`."""
+        written = (decorator.decorator for decorator in self.node.decorators)
+        names = ((dotted(node.func if isinstance(node, cst.Call) else node) or "") for node in written)
+        return "__init__" not in self.methods and any(
+            name.rpartition(".")[2] in {"dataclass", "define", "attrs", "attr", "s"} for name in names
+        )
 
 
 def outside_state(name: str) -> State | None:

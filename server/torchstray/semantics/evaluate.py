@@ -55,6 +55,9 @@ INPUT = Input(proven=True)
 SLICE = Value()
 
 _LITERALS: dict[str, Value] = {"None": NONE, "True": Scalar(True), "False": Scalar(False)}
+_CONSTANTS = frozenset(
+    f"{module}.{name}" for module in ("math", "numpy", "torch") for name in ("pi", "e", "inf", "nan")
+)
 _PERCENT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
 _WIDTH = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 
@@ -214,7 +217,8 @@ class Evaluator(abc.ABC):
     def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
         """What the attribute `name` of `of` is."""
         if isinstance(of, Qualified):
-            return Qualified(torch_api.canonical(f"{of.name}.{name}"))
+            full = torch_api.canonical(f"{of.name}.{name}")
+            return ANY_SCALAR if full in _CONSTANTS else Qualified(full)
         if isinstance(of, SelfValue | SuperValue):
             return self.self_attribute(of, name, node)
         if isinstance(of, Tensor | Parameter | Input | Batch):
@@ -227,6 +231,8 @@ class Evaluator(abc.ABC):
         if isinstance(of, ModuleInstance):
             if name in of.attributes:
                 return of.attributes[name]
+            if name in {"weight", "bias"} and of.cls is None and of.state is not None and of.state.parameters:
+                return Tensor(Source.DATA, dtype="float", requires_grad=True, alias="parameter", made=self.place(node))
             return Method(of, name, self.place(node))
         if isinstance(of, Instance):
             if name in of.attributes:
@@ -282,6 +288,8 @@ class Evaluator(abc.ABC):
             data = next((option for option in options_of(of.data) if isinstance(option, Tensor)), Tensor())
             return replace(data, parameter=of, leaf=False, requires_grad=True, alias=None, made=self.place(node))
         if isinstance(of, Tensor):
+            if of.alias is not None and self.phase is Phase.FORWARD:
+                return INPUT
             return replace(
                 of,
                 bounded=of.bounded if bounded is None else bounded,
@@ -348,9 +356,12 @@ class Evaluator(abc.ABC):
         tensors = (Tensor, Parameter, Input, Batch)
         if isinstance(left, Container) and isinstance(operator, cst.Multiply | cst.MultiplyAssign):
             return Container(left.shape, list(left.items), place=self.place(node), grown_at=left.grown_at)
-        if isinstance(left, Container) and isinstance(operator, cst.Add | cst.AddAssign):
-            more = list(right.items) if isinstance(right, Container) else [UNKNOWN]
-            return Container(left.shape, left.items + more, place=self.place(node))
+        if isinstance(left, Container) and isinstance(operator, (cst.BitOr, cst.BitOrAssign)):
+            more = right if isinstance(right, Container) else Container(left.shape, [UNKNOWN], [UNKNOWN])
+            return Container(left.shape, left.items + more.items, left.keys + more.keys, self.place(node))
+        if isinstance(left, Container) and isinstance(operator, (cst.Add, cst.AddAssign)):
+            added = list(right.items) if isinstance(right, Container) else [UNKNOWN]
+            return Container(left.shape, left.items + added, place=self.place(node))
         if isinstance(left, Name) and isinstance(operator, cst.Modulo):
             return Name(_PERCENT.sub("{}", left.text))
         if isinstance(left, Name | Scalar) and isinstance(operator, cst.Add) and isinstance(right, Name | Scalar):
@@ -512,6 +523,8 @@ class Evaluator(abc.ABC):
         if isinstance(of, Batch):
             return INPUT if self.phase is Phase.FORWARD else Tensor(Source.DATA, leaf=False, made=self.place(node))
         if isinstance(of, ModuleInstance):
+            if index is SLICE:
+                return replace(of, place=self.place(node), attributes={})
             return one_of(of.children) if of.children else UNKNOWN
         if isinstance(of, Scalar):
             return ANY_SCALAR

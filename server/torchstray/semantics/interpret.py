@@ -38,6 +38,7 @@ from torchstray.semantics.values import (
     ModuleInstance,
     Moved,
     Parameter,
+    Partial,
     Place,
     Qualified,
     Scalar,
@@ -154,8 +155,9 @@ class Interpreter(Caller):
             frame.names[parameter.name.value] = self._parameter_value(parameter, given, frame, arguments.complete)
         if isinstance(parameters.star_arg, cst.Param):
             rest = list(arguments.positional[len(positional) :])
+            annotated = self._annotated(parameters.star_arg.annotation, frame, parameters.star_arg)
             frame.names[parameters.star_arg.name.value] = Container(
-                Shape.TUPLE, rest or [self._stranger()], exact=bool(rest) and arguments.complete
+                Shape.TUPLE, rest or [annotated or self._stranger()], exact=bool(rest) and arguments.complete
             )
         if parameters.star_kwarg is not None:
             frame.names[parameters.star_kwarg.name.value] = UNKNOWN
@@ -173,11 +175,13 @@ class Interpreter(Caller):
         if given is not None:
             return given
         default = parameter.default
-        if default is not None and len(self.frames) > 0 and complete:
+        if default is not None:
             self.frames.append(Frame(frame.statement))
             value = self.evaluate(default)
             self.frames.pop()
-            return value
+            # A caller may hand in another number, but what is a layer class by default is one in any case.
+            if complete or _makes_something(value):
+                return value
         if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or (
             isinstance(default, cst.Name) and default.value in {"True", "False"}
         ):
@@ -331,7 +335,7 @@ class Interpreter(Caller):
         old, more = self.evaluate(node.target), self.evaluate(node.value)
         results: list[Value] = []
         for option in options_of(old):
-            if isinstance(option, Container) and isinstance(node.operator, cst.AddAssign):
+            if isinstance(option, Container) and isinstance(node.operator, cst.AddAssign | cst.BitOrAssign):
                 self.extend(option, more, node)
                 results.append(option)
             elif isinstance(option, ModuleInstance):
@@ -493,6 +497,10 @@ class Interpreter(Caller):
                 option.attributes[name] = value
             elif isinstance(option, ModuleInstance):
                 option.attributes[name] = value
+                layer = target.value
+                held = isinstance(layer, cst.Attribute) and self._is_self(layer.value)
+                if held and isinstance(layer, cst.Attribute) and isinstance(value, Tensor) and expression is not None:
+                    self._keep(f"{layer.attr.value}.{name}", value, How.ASSIGN, target, statement, expression)
                 for module in modules_in([value] if isinstance(value, ModuleInstance) else ()):
                     option.children.append(module)
                     module.inner = True
@@ -517,6 +525,12 @@ class Interpreter(Caller):
     ) -> None:
         facts = self.facts
         if facts is None:
+            return
+        setter = facts.cls.find_setter(name)
+        if setter is not None:
+            owner, method = setter
+            function = FunctionValue(method, owner.statement, owner, SelfValue(facts.cls))
+            self.call_function(function, Arguments((value,)), statement)
             return
         kept = False
         for option in options_of(value):
@@ -726,6 +740,15 @@ class Interpreter(Caller):
             if option.requires_grad and id(option.made.node) in self.assigned:
                 target, statement, expression = self.assigned[id(option.made.node)]
                 self.non_leaves.append(NonLeaf(target, statement, expression, option, self.place(node)))
+
+
+def _makes_something(value: Value) -> bool:
+    """Whether calling `value` makes a layer: a layer class, or a `partial` of one."""
+    if isinstance(value, Partial):
+        return _makes_something(value.function)
+    if isinstance(value, ClassValue):
+        return value.cls.is_module
+    return isinstance(value, Qualified) and outside_state(value.name) is not None
 
 
 def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:

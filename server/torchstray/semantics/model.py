@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import libcst as cst
@@ -9,12 +11,13 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import Frame, names_in
-from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Early, NonLeaf, Phase
+from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, NonLeaf, Phase
 from torchstray.semantics.interpret import Interpreter
 from torchstray.semantics.names import FileNames, blocks, dotted
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
+    UNKNOWN,
     Arguments,
     ClassValue,
     FunctionValue,
@@ -40,6 +43,7 @@ STEPS = (
     "generate",
     "sample",
 )
+_STATE = (ModuleInstance, Parameter, Tensor)
 _NO_STATE = State(parameters=False, buffers=False, mode=False)
 
 
@@ -141,45 +145,43 @@ class FileModel:
                 if assignment.value is None:
                     continue
                 value = interpreter.evaluate(assignment.value)
-                target = assignment.target if isinstance(assignment, cst.AnnAssign) else assignment.targets[0].target
-                if not isinstance(target, cst.Name):
-                    continue
-                interpreter.frame.names[target.value] = value
-                facts.class_values.setdefault(target.value, value)
-                if cls is facts.cls and any(
-                    isinstance(held, ModuleInstance | Parameter | Tensor) for held in contents(value)
-                ):
-                    facts.class_state.append(
-                        ClassState(
-                            target.value,
-                            value,
-                            Place(cls.statement, target),
-                            Place(cls.statement, assignment),
-                            assignment.value,
+                targets = (
+                    [assignment.target]
+                    if isinstance(assignment, cst.AnnAssign)
+                    else [target.target for target in assignment.targets]
+                )
+                for target in targets:
+                    interpreter.bind(target, value, assignment, assignment.value)
+                for name in _names_of(targets):
+                    kept = interpreter.frame.names.get(name.value, UNKNOWN)
+                    facts.class_values.setdefault(name.value, kept)
+                    if cls is facts.cls and any(isinstance(held, _STATE) for held in contents(kept)):
+                        place = Place(cls.statement, name)
+                        facts.class_state.append(
+                            ClassState(name.value, kept, place, Place(cls.statement, assignment), assignment.value)
                         )
-                    )
             interpreter.frames.pop()
 
     def _run_init(self, facts: ClassFacts) -> None:
         cls = facts.cls
-        found = cls.find_method("__init__")
         interpreter = Interpreter(self, facts, Phase.INIT)
+        constructor = "__post_init__" if cls.is_dataclass else "__init__"
+        self._run(interpreter, cls, constructor)
+        if not facts.initialised:
+            facts.early = [replace(early, never=True) for early in facts.early]
+        facts.initialised = True
+        for name in ("setup", "configure_model"):
+            found = cls.find_method(name)
+            if found is not None and not self._ran(facts, found[1]):
+                self._run(interpreter, cls, name)
+        facts.held = {store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores}
+
+    def _run(self, interpreter: Interpreter, cls: ClassModel, name: str) -> None:
+        found = cls.find_method(name)
         if found is not None:
             owner, method = found
             function = FunctionValue(method, owner.statement, owner, SelfValue(cls))
             interpreter.run_function(function, Arguments(complete=False))
-            if not facts.initialised and facts.early:
-                facts.early = [Early(early.attribute, early.place, never=True) for early in facts.early]
-        facts.initialised = True
-        for name in ("__post_init__", "setup", "configure_model"):
-            again = cls.find_method(name)
-            if again is not None and again[0] in cls.own_classes and not self._ran(facts, again[1]):
-                owner, method = again
-                interpreter.run_function(
-                    FunctionValue(method, owner.statement, owner, SelfValue(cls)), Arguments(complete=False)
-                )
-
-        facts.held = {store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores}
 
     def _ran(self, facts: ClassFacts, method: cst.FunctionDef) -> bool:
         return any(store.method is not None and store.method.node is method for store in facts.stores)
@@ -300,6 +302,15 @@ class FileModel:
         for statement in self.document.statements:
             _collect_foreign(statement.tree, found)
         return frozenset(found)
+
+
+def _names_of(targets: Iterable[cst.BaseExpression]) -> Iterator[cst.Name]:
+    """The plain names among the targets of an assignment."""
+    for target in targets:
+        if isinstance(target, cst.Name):
+            yield target
+        elif isinstance(target, cst.Tuple | cst.List):
+            yield from _names_of(element.value for element in target.elements)
 
 
 def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:

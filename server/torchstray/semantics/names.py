@@ -78,6 +78,8 @@ class FileNames:
             for small in node.body:
                 if isinstance(small, cst.Import | cst.ImportFrom):
                     self._import(small, statement, top)
+                elif isinstance(small, cst.Assign) and len(small.targets) == 1:
+                    self._alias(small.targets[0].target, small.value)
         elif isinstance(node, cst.ClassDef):
             self.classes.append((node, statement))
         elif isinstance(node, cst.FunctionDef):
@@ -104,6 +106,17 @@ class FileNames:
             module = dotted(node.module)
             if module is not None:
                 self.from_imports.setdefault(module, Place(statement, node))
+
+    def _alias(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
+        """`nn = torch.nn` gives what is imported another name."""
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for one, other in zip(target.elements, value.elements, strict=False):
+                self._alias(one.value, other.value)
+        elif isinstance(target, cst.Name) and target.value not in self.imports:
+            head, _, rest = (dotted(value) or "").partition(".")
+            full = self.imports.get(head)
+            if full is not None and rest:
+                self.imports[target.value] = torch_api.canonical(f"{full}.{rest}")
 
     def qualified(self, name: str) -> str | None:
         """The full name that an imported `name` stands for; None where it is not imported."""

@@ -54,7 +54,7 @@ class Stray:
     def state(self) -> State:
         """The state of the modules that stay behind."""
         states = [value.whole_state() for value in self.values if isinstance(value, ModuleInstance)]
-        known = [state for state in states if state is not None]
+        known = [state if state is not None else _ANY_STATE for state in states]
         return State(
             parameters=any(state.parameters for state in known),
             buffers=any(state.buffers for state in known),
@@ -69,12 +69,28 @@ class Stray:
     @property
     def handed_in(self) -> bool:
         """Whether all of it comes from the caller, who may have put it where it belongs."""
-        return all(isinstance(value, Tensor) and value.source is Source.ARGUMENT for value in self.values)
+        return all(
+            value.argument
+            if isinstance(value, ModuleInstance)
+            else isinstance(value, Tensor) and value.source is Source.ARGUMENT
+            for value in self.values
+        )
+
+    @property
+    def moved_later(self) -> bool:
+        """Whether a method of the class moves it, so that it works where that is called."""
+        later = [store for store in self.facts.stores if store.attribute == self.attribute]
+        return any(
+            isinstance(option, Tensor) and option.home is Home.GIVEN
+            for store in later
+            if store.phase is Phase.OTHER
+            for option in options_of(store.value)
+        )
 
     @property
     def failing(self) -> Use | None:
         """The first use in `forward` that fails on another device."""
-        if self.placed:
+        if self.placed or self.moved_later:
             return None
         return next(
             (use for use in self.uses if use.handling is Handling.FAILS and use.phase is Phase.FORWARD),
@@ -85,6 +101,10 @@ class Stray:
     def uses(self) -> list[Use]:
         """The uses of what the attribute holds once the module is built."""
         return [use for use in self.facts.uses_of(self.attribute) if use.phase is not Phase.INIT]
+
+
+# What a module that was handed in, or copied from one, is taken to have.
+_ANY_STATE = State(parameters=True, buffers=True, mode=True)
 
 
 def strays(facts: ClassFacts) -> Iterator[Stray]:
@@ -163,10 +183,13 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
 
 def _stays(module: ModuleInstance, holder: Value) -> bool:
     """Whether a module that `holder` keeps is left behind."""
-    if module.registered or module.argument or module.inner:
+    if module.registered:
         return False
+    if module.argument:
+        # One module in a list or tuple is how people keep a parent or a teacher out of the way.
+        return isinstance(holder, Container) and not (holder.exact and len(holder.items) == 1)
     state = module.whole_state()
-    return state is not None and state.any
+    return state.any if state is not None else module.cls is None
 
 
 def _only_arguments(holder: Value, tensors: tuple[Value, ...]) -> bool:
