@@ -679,7 +679,7 @@ def _state(built: Built) -> State | None:
         return None if built.value.buffer else State(parameters=True, buffers=False, mode=False)
     if built.value.inner:
         return None
-    return built.value.whole_state()
+    return built.value.whole_state(fresh=True)
 
 
 def _lazily_possible(built: Built) -> str:

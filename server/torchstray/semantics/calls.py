@@ -122,6 +122,12 @@ class Caller(Evaluator):
             items = [*arguments.positional, *arguments.keywords.values()]
             keys: list[Value] = [Name(field) for field in function.fields]
             return Container(Shape.TUPLE, items, keys, self.place(node), exact=arguments.complete)
+        if isinstance(function, Instance):
+            called = function.cls.find_method("__call__")
+            if called is not None:
+                owner, method = called
+                bound = FunctionValue(method, owner.statement, owner, function)
+                return self.call_function(bound, arguments, node)
         if isinstance(function, SelfValue):
             self._hand_on(arguments, node)
             return INPUT
@@ -136,7 +142,11 @@ class Caller(Evaluator):
 
     def _unknown_call(self, arguments: Arguments, node: cst.Call) -> Value:
         self._hand_on(arguments, node)
-        if self.phase is not Phase.FORWARD:
+        if self.phase is Phase.FORWARD:
+            for value in arguments.values():  # `checkpoint(self.block, x)` calls what it is given
+                if isinstance(value, FunctionValue):
+                    self.call_function(value, Arguments(complete=False), node)
+        else:
             # It may register what it gets: what cannot be known is not reported.
             for module in modules_in(arguments.values()):
                 module.register()
@@ -231,6 +241,8 @@ class Caller(Evaluator):
         last = function.name.rpartition(".")[2]
         first = arguments.positional[0] if arguments.positional else None
         if function.same_object and isinstance(first, Parameter):
+            return first
+        if returns == "module" and first is not None:
             return first
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
@@ -412,8 +424,7 @@ class Caller(Evaluator):
         if isinstance(of, Tensor) and home is Home.CPU:
             home = of.home
         result = self.derived(of, node)
-        assert isinstance(result, Tensor)
-        return replace(result, home=home, strays=frozenset())
+        return replace(result, home=home, strays=frozenset()) if isinstance(result, Tensor) else result
 
     def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
         first = arguments.positional[0] if arguments.positional else None
@@ -440,7 +451,11 @@ class Caller(Evaluator):
         if name == "values":
             return Container(Shape.LIST, list(of.items), owners=of.owners)
         if name in {"pop", "popleft", "popitem", "get"}:
-            return of.at(first) if first is not None and name != "popleft" else of.element()
+            found = of.at(first) if first is not None and name != "popleft" else of.element()
+            if len(arguments.positional) < 2 or of.exact:
+                return found
+            default = arguments.positional[1]
+            return one_of([found, ANY_SCALAR if isinstance(default, Scalar) and default != NONE else default])
         if name == "copy":
             return Container(of.shape, list(of.items), list(of.keys), self.place(node), of.exact)
         return ANY_SCALAR if name in {"index", "count"} else UNKNOWN
@@ -505,6 +520,13 @@ class Caller(Evaluator):
         known = torch_api.module_method(name)
         if known is not None and known.returns_self:
             return of
+        if name in {"parameters", "named_parameters"}:
+            item: Value = Tensor(
+                Source.DATA, dtype="float", requires_grad=True, alias="parameter", made=self.place(node)
+            )
+            if name == "named_parameters":
+                item = Container(Shape.TUPLE, [ANY_SCALAR, item], exact=True)
+            return Container(Shape.LIST, [item])
         if name in {"values", "children", "modules", "keys", "items"}:
             if name == "values" and of.children:
                 return Container(Shape.LIST, [one_of(of.children)])
@@ -775,6 +797,8 @@ _SPECIAL: dict[str, Call] = {
     "torch.autograd.Variable": _variable,
     "torch.device": _device,
     "torch.Size": _scalar,
+    "torch.compile": _same,
+    "torch.jit.script": _same,
     "torch.utils.data.DataLoader": _loader,
     "collections.deque": _deque,
     "collections.namedtuple": _named_tuple,

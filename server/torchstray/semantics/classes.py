@@ -115,8 +115,11 @@ class ClassModel:
         if after is not None and after in entries:
             entries = entries[entries.index(after) + 1 :]
         for entry in entries:
-            if isinstance(entry, ClassModel) and name in entry.methods:
-                return entry, entry.methods[name]
+            if isinstance(entry, ClassModel):
+                if name in entry.methods:
+                    return entry, entry.methods[name]
+            elif name == "__init__" and entry is not None and outside_state(entry) is not None:
+                return None
         return None
 
     def find_setter(self, name: str) -> tuple[ClassModel, cst.FunctionDef] | None:

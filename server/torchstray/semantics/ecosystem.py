@@ -9,6 +9,11 @@ _NO_STATE = State(parameters=False, buffers=False, mode=False)
 _METRIC_STATE = State(parameters=False, buffers=True, mode=False)
 
 
+def moves_itself(name: str, attribute: str) -> bool:
+    """Whether the framework of the class with this full name moves an attribute of its modules by itself."""
+    return name.partition(".")[0] in _LIGHTNING and attribute == "example_input_array"
+
+
 def module_state(name: str) -> State | None:
     """The state that an instance of the class with this full name has of itself; None where it is not known to be a
     module.
@@ -18,10 +23,11 @@ def module_state(name: str) -> State | None:
     """
     package, _, rest = name.partition(".")
     last = rest.rpartition(".")[2]
-    if (package in _LIGHTNING and last == "LightningModule") or name in {
-        "transformers.PreTrainedModel",
-        "torch_geometric.nn.MessagePassing",
-    }:
+    if package in _LIGHTNING and last == "LightningModule":
+        return _NO_STATE
+    if package == "transformers" and last.endswith("PreTrainedModel"):
+        return _NO_STATE
+    if name in {"torch.jit.ScriptModule", "torch_geometric.nn.MessagePassing"}:
         return _NO_STATE
     if package == "torchmetrics" and last[:1].isupper() and "functional" not in rest:
         return _METRIC_STATE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -179,6 +180,9 @@ class ClassFacts:
         if attribute in self.registered:
             return as_registered(self.registered[attribute])
         if attribute not in self.live:
+            pattern = next((name for name in self.live if "{}" in name and matches(name, attribute)), None)
+            if pattern is not None:
+                return self.value_of(pattern)
             shared = self.class_values.get(attribute)
             return None if shared is None else from_holder(shared, [attribute])
         read: list[Value] = []
@@ -195,6 +199,11 @@ class ClassFacts:
     def uses_of(self, attribute: str) -> list[Use]:
         """The uses of what an attribute holds, in the order they were met."""
         return [use for use in self.uses if use.attribute == attribute]
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether `name` may be what `pattern` gives, with a text for each `{}`."""
+    return re.fullmatch(".+".join(map(re.escape, pattern.split("{}"))), name) is not None
 
 
 def as_registered(value: Value) -> Value:

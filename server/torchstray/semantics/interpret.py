@@ -160,7 +160,7 @@ class Interpreter(Caller):
                 Shape.TUPLE, rest or [annotated or self._stranger()], exact=bool(rest) and arguments.complete
             )
         if parameters.star_kwarg is not None:
-            frame.names[parameters.star_kwarg.name.value] = UNKNOWN
+            frame.names[parameters.star_kwarg.name.value] = Container(Shape.DICT, [UNKNOWN], [UNKNOWN])
 
     def _stranger(self) -> Value:
         """What an argument is of which nothing is said."""
@@ -617,7 +617,7 @@ class Interpreter(Caller):
         if facts is None:
             return
         path = (*self.calls, self.place(node))
-        if facts.initialised and facts.init_path:
+        if facts.initialised and facts.init_path and self.phase is Phase.INIT:
             lost = [
                 attribute
                 for attribute, stores in facts.live.items()

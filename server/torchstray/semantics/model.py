@@ -165,6 +165,7 @@ class FileModel:
     def _run_init(self, facts: ClassFacts) -> None:
         cls = facts.cls
         interpreter = Interpreter(self, facts, Phase.INIT)
+        facts.initialised = any("__new__" in own.methods for own in cls.own_classes)  # which may run it
         constructor = "__post_init__" if cls.is_dataclass else "__init__"
         self._run(interpreter, cls, constructor)
         if not facts.initialised:

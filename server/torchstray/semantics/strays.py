@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from torchstray.semantics import ecosystem
 from torchstray.semantics.facts import ClassFacts, Handling, Phase, Store, Use
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -172,6 +173,8 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
         if parameters:
             return Stray(Kind.PARAMETER, facts, store, holder, parameters)
         if facts.moves_everything or store.attribute in facts.moved_by_itself:
+            continue
+        if any(ecosystem.moves_itself(name, store.attribute) for name in facts.cls.outside):
             continue
         plain = tuple(value for value in every if value.alias != "parameter")
         if plain and not _only_arguments(holder, plain):

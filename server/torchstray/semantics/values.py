@@ -145,13 +145,16 @@ class ModuleInstance(Value):
     registered: bool = False
     inner: bool = False
 
-    def whole_state(self, seen: frozenset[int] = frozenset()) -> State | None:
-        """The state of this module and of all that it registers; None where nothing is known of any of it."""
+    def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
+        """The state of this module and of all that it registers; None where nothing is known of any of it. With
+        `fresh`, what another module registers or the caller has handed in is left out."""
         if id(self) in seen:
             return None
         known = [self.state] if self.state is not None else []
         for child in modules_in(self.children):
-            state = child.whole_state(seen | {id(self)})
+            if fresh and (child.registered or child.argument):
+                continue
+            state = child.whole_state(seen | {id(self)}, fresh)
             if state is not None:
                 known.append(state)
         known += [
@@ -358,7 +361,7 @@ class Arguments:
         yield from self.keywords.values()
 
 
-_MOST_OPTIONS = 8
+_MOST_OPTIONS = 12
 
 
 def one_of(values: Iterable[Value]) -> Value:
@@ -372,6 +375,8 @@ def one_of(values: Iterable[Value]) -> Value:
         return UNKNOWN
     if len(options) > 1:
         options = [option for option in options if option is not UNKNOWN] or [UNKNOWN]
+    if len(options) > _MOST_OPTIONS:  # of many activations, the one with parameters is what matters
+        options.sort(key=lambda option: isinstance(option, ModuleInstance) and not (option.state and option.state.any))
     return options[0] if len(options) == 1 else OneOf(tuple(options[:_MOST_OPTIONS]))
 
 
