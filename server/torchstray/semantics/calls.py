@@ -199,11 +199,12 @@ class Caller(Evaluator):
         for keyword, value in named.items():
             if isinstance(value, Scalar) and value.literal is not MISSING:
                 given[keyword] = value.literal
-            elif isinstance(value, Tensor) and self.phase is not Phase.FORWARD:
-                given[keyword] = value  # in `forward`, the tensor itself is the mistake, not the layer that gets it
-        return self._made(
-            ModuleInstance(cls.name.removeprefix("torch."), cls.state_for(given), self.place(node)), arguments
-        )
+        state = cls.state_for(given)
+        handed = [named[keyword] for keyword in cls.tensor_arguments if keyword in named]
+        if self.phase is not Phase.FORWARD and any(isinstance(value, Tensor) for value in handed):
+            # In `forward`, the tensor itself is the mistake, not the layer that gets it.
+            state = replace(state, buffers=True)
+        return self._made(ModuleInstance(cls.name.removeprefix("torch."), state, self.place(node)), arguments)
 
     def _made(self, module: ModuleInstance, arguments: Arguments) -> ModuleInstance:
         for value in arguments.values():
@@ -347,7 +348,9 @@ class Caller(Evaluator):
 
     def _distribution_method(self, of: Distribution, name: str, node: cst.Call) -> Value:
         samples = name in {"sample", "rsample", "sample_n"}
-        self.note_use(of, Handling.FAILS if samples and self.phase is Phase.FORWARD else Handling.HARMLESS, node)
+        large = any(isinstance(tensor, Tensor) and tensor.zero_dim is False for tensor in of.tensors)
+        fails = (samples or large) and self.phase is Phase.FORWARD
+        self.note_use(of, Handling.FAILS if fails else Handling.HARMLESS, node)
         return INPUT
 
     def moves(self, name: str, arguments: Arguments) -> bool:
@@ -396,7 +399,7 @@ class Caller(Evaluator):
                 flag = arguments.get(0, "requires_grad")
                 result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
             if name in {"detach", "detach_"}:
-                result = replace(result, requires_grad=False)
+                result = replace(result, requires_grad=False, tracked=False)
             if name in _SMALL_RESULTS:
                 result = replace(result, bounded=True)
             if known.random:
@@ -549,6 +552,8 @@ class Caller(Evaluator):
             if isinstance(first, ClassValue):
                 owner = first.cls
             elif isinstance(first, Qualified) and isinstance(instance, SelfValue):
+                if first.name == "torch.nn.Module":
+                    return UNKNOWN  # what follows nn.Module is object
                 owner = list(instance.cls.own_classes)[-1]
         if owner is None or instance is None:
             return UNKNOWN
@@ -677,6 +682,8 @@ def _map(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
 
 def _sum(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     item = caller.iterate(arguments.positional[0], node) if arguments.positional else UNKNOWN
+    if len(arguments.positional) > 1 and isinstance(arguments.positional[1], Container):
+        return Container(Shape.LIST, [caller.iterate(item, node)], place=caller.place(node))
     return one_of(
         caller.derived(option, node) if not isinstance(option, Scalar) else option for option in options_of(item)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
-from torchstray.semantics.names import dotted
+from torchstray.semantics.names import blocks, dotted
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import Place
 from torchstray.syntax.document import Statement
@@ -40,13 +40,14 @@ class ClassModel:
                 self.setters[node.name.value] = node
             elif "deleter" not in kinds:
                 self.methods[node.name.value] = node
-        elif isinstance(node, cst.If):
-            for child in node.body.body:
-                self._collect(child)
         elif isinstance(node, cst.SimpleStatementLine):
             self.assignments += [small for small in node.body if isinstance(small, cst.Assign | cst.AnnAssign)]
         elif isinstance(node, cst.Assign | cst.AnnAssign):
             self.assignments.append(node)
+        else:
+            for block in blocks(node):
+                for child in block.body:
+                    self._collect(child)
 
     @property
     def name(self) -> str:

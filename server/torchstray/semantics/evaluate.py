@@ -226,7 +226,8 @@ class Evaluator(abc.ABC):
                 self.note_use(of, Handling.HARMLESS, node)
                 return Device() if name == "device" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
-                return self.derived(of, node)
+                derived = self.derived(of, node)
+                return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
             return Method(of, name, self.place(node))
         if isinstance(of, ModuleInstance):
             if name in of.attributes:
@@ -299,6 +300,7 @@ class Evaluator(abc.ABC):
                 home=of.home if of.alias is None else Home.CPU,
                 source=of.source if of.alias is None else Source.DATA,
                 requires_grad=of.requires_grad and of.alias is None,
+                tracked=of.tracked or of.alias == "parameter",
             )
         if isinstance(of, Input | Batch):
             return INPUT
@@ -327,6 +329,7 @@ class Evaluator(abc.ABC):
                 leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,
+                tracked=left.tracked or right.tracked,
                 parameter=left.parameter or right.parameter,
             )
         for tensor, other in ((left, right), (right, left)):
@@ -354,6 +357,8 @@ class Evaluator(abc.ABC):
     def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
         """What a binary operator gives."""
         tensors = (Tensor, Parameter, Input, Batch)
+        if isinstance(right, Container) and isinstance(operator, cst.Multiply):
+            left, right = right, left
         if isinstance(left, Container) and isinstance(operator, cst.Multiply | cst.MultiplyAssign):
             return Container(left.shape, list(left.items), place=self.place(node), grown_at=left.grown_at)
         if isinstance(left, Container) and isinstance(operator, (cst.BitOr, cst.BitOrAssign)):

@@ -35,9 +35,10 @@ class Phase(enum.Enum):
 
 
 class How(enum.Enum):
-    """By what kind of statement an attribute is set."""
+    """By what kind of statement an attribute is set; ELEMENT is one of several in `self.a, self.b = [], []`."""
 
     ASSIGN = enum.auto()
+    ELEMENT = enum.auto()
     UNPACK = enum.auto()
     SETATTR = enum.auto()
 

@@ -89,6 +89,7 @@ class Interpreter(Caller):
         self.globals = model.globals
         self.calls: list[Place] = []
         self.statements_left = _MOST_STATEMENTS
+        self._element = False
         self.discarded: list[DiscardedMove] = []
         self.non_leaves: list[NonLeaf] = []
         self.assigned: dict[int, tuple[Place, Place, cst.BaseExpression]] = {}
@@ -176,9 +177,7 @@ class Interpreter(Caller):
             return given
         default = parameter.default
         if default is not None:
-            self.frames.append(Frame(frame.statement))
-            value = self.evaluate(default)
-            self.frames.pop()
+            value = self._default(default, frame)
             # A caller may hand in another number, but what is a layer class by default is one in any case.
             if complete or _makes_something(value):
                 return value
@@ -187,6 +186,15 @@ class Interpreter(Caller):
         ):
             return ANY_SCALAR
         return self._stranger()
+
+    def _default(self, default: cst.BaseExpression, frame: Frame) -> Value:
+        """What a default argument is: made once, when the function is defined."""
+        phase, self.phase = self.phase, Phase.OTHER
+        self.frames.append(Frame(frame.statement))
+        value = self.evaluate(default)
+        self.frames.pop()
+        self.phase = phase
+        return value
 
     def _annotated(self, annotation: cst.Annotation | None, frame: Frame, parameter: cst.Param) -> Value | None:
         """What the annotation of a parameter says of it; None where it says nothing of use."""
@@ -248,7 +256,7 @@ class Interpreter(Caller):
         if isinstance(node, cst.Assign):
             value = self.evaluate(node.value)
             for target in node.targets:
-                self.bind(target.target, value, node, node.value)
+                self._assign(target.target, value, node, node.value)
         elif isinstance(node, cst.AnnAssign):
             if node.value is not None:
                 self.bind(node.target, self.evaluate(node.value), node, node.value)
@@ -293,6 +301,26 @@ class Interpreter(Caller):
             self._delete(node.target)
         elif isinstance(node, cst.Assert):
             self.evaluate(node.test)
+
+    def _assign(
+        self, target: cst.BaseExpression, value: Value, statement: cst.Assign, expression: cst.BaseExpression
+    ) -> None:
+        """Assign; of `a, b = [], []`, element by element."""
+        kinds = (cst.Tuple, cst.List)
+        if (
+            isinstance(target, kinds)
+            and isinstance(expression, kinds)
+            and isinstance(value, Container)
+            and value.exact
+            and len(target.elements) == len(expression.elements) == len(value.items)
+            and not any(isinstance(element, cst.StarredElement) for element in target.elements)
+        ):
+            for element, item, part in zip(target.elements, value.items, expression.elements, strict=True):
+                self._element = True
+                self.bind(element.value, item, statement, part.value)
+                self._element = False
+        else:
+            self.bind(target, value, statement, expression)
 
     def _import(self, node: cst.Import | cst.ImportFrom) -> None:
         from torchstray.semantics.names import imported
@@ -459,6 +487,12 @@ class Interpreter(Caller):
             for option in options_of(value):
                 if isinstance(option, Container) and option.exact and not starred:
                     parts.append(option.at(Scalar(position)))
+                elif (
+                    isinstance(option, Container)
+                    and option.shape is not Shape.DICT
+                    and not isinstance(element, cst.StarredElement)
+                ):
+                    parts.append(option.one_element())
                 else:
                     parts.append(self.iterate(option, element))
             part = one_of(parts)
@@ -481,6 +515,8 @@ class Interpreter(Caller):
                     module.inner = not option.registered or self.phase is not Phase.FORWARD
                     if option.registered:
                         module.register()
+                for parameter in parameters_in([value]):
+                    parameter.registered = True
             elif isinstance(option, Tensor) and any(isinstance(part, Input) for part in options_of(value)):
                 self.note_use(option, Handling.HARMLESS, statement)
 
@@ -491,7 +527,7 @@ class Interpreter(Caller):
         holder = self.evaluate(target.value)
         for option in options_of(holder):
             if isinstance(option, SelfValue):
-                how = How.UNPACK if expression is None else How.ASSIGN
+                how = How.UNPACK if expression is None else How.ELEMENT if self._element else How.ASSIGN
                 self._keep(name, value, how, target, statement, expression)
             elif isinstance(option, Instance):
                 option.attributes[name] = value

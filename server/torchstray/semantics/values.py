@@ -103,6 +103,7 @@ class Tensor(Value):
     enough (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self`
     whose unregistered tensors it is made of without having been moved. `alias` is `parameter` or `buffer` for a
     tensor read from a registered attribute. `zero_dim` is None where its number of dimensions is not known.
+    `tracked` says that it was computed from a registered parameter, whose gradient would flow through it.
     `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
     """
 
@@ -115,6 +116,7 @@ class Tensor(Value):
     leaf: bool = True
     strays: frozenset[str] = frozenset()
     alias: str | None = None
+    tracked: bool = False
     parameter: Parameter | None = None
     made: Place | None = None
 
@@ -213,9 +215,18 @@ class Container(Value):
         if self.exact and isinstance(literal, int) and self.shape is not Shape.DICT:
             if -len(self.items) <= literal < len(self.items):
                 return from_holder(self.items[literal], self.owners)
+        elif isinstance(literal, int) and self.shape is not Shape.DICT:
+            return self.one_element()
         elif self.exact and literal is not MISSING and self.shape is Shape.DICT:
             return self.named(literal) or self.element()
         return self.element()
+
+    def one_element(self) -> Value:
+        """One of the elements, where one value stands for many: what happens to it does not happen to all."""
+        return one_of(
+            replace(option) if isinstance(option, ModuleInstance | Parameter) else option
+            for option in options_of(self.element())
+        )
 
     def named(self, key: object) -> Value | None:
         """What the item, or the field, of this literal key is; None where there is none."""
