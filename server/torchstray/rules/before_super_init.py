@@ -699,8 +699,7 @@ def _call_first(model: FileModel, facts: ClassFacts, early: Early, call: Place |
         return
     at = line_start(model, start)
     moved = model.document.text[line_start(model, call.span.start) : line_end(model, call.span.end)]
-    if not moved.endswith(("\n", "\r")):
-        moved += "\n"
+    moved = moved.rstrip("\r\n") + "\n"
     yield Fix(
         f"Call `{text_of(model, call.span).splitlines()[0]}` first",
         base is None and cls.fully_known,

@@ -529,21 +529,27 @@ def _severity(facts: ClassFacts, state: ClassState) -> Severity | None:
             found = Severity.WARNING
         elif isinstance(held, Tensor) and held.home is not Home.GIVEN:
             found = Severity.WARNING
+    harmless = {use.handling for use in facts.uses_of(state.attribute)} <= {Handling.MOVED, Handling.HARMLESS}
+    if found is not None and _is_tensor(state) and facts.uses_of(state.attribute) and harmless:
+        return Severity.HINT
     return found
 
 
 def _fixes(model: FileModel, facts: ClassFacts, state: ClassState) -> Iterable[Fix]:
     cls, statement = facts.cls, state.statement
-    if not stands_alone(model, statement.span) or len(cls.node.body.body) == 1:
+    lines = [line.body for line in cls.node.body.body if isinstance(line, cst.SimpleStatementLine)]
+    if len(cls.node.body.body) == 1 or not any(statement.node in line for line in lines):
         return
-    if isinstance(statement.node, cst.Assign) and len(statement.node.targets) != 1:
+    if not stands_alone(model, statement.span):
+        return
+    if not isinstance(state.target.node, cst.Name) or _targets(statement.node) != [state.target.node]:
         return
     used_by_others = any(
         state.attribute in set(names_in(assignment.value))
         for assignment in cls.assignments
         if assignment is not statement.node and assignment.value is not None
     )
-    if used_by_others:
+    if used_by_others or model.attribute_read(state.attribute):
         return
     if _is_hidden(facts, state):
         title = "Delete this line: each instance then uses the one that it registers"
@@ -558,7 +564,8 @@ def _fixes(model: FileModel, facts: ClassFacts, state: ClassState) -> Iterable[F
     if isinstance(state.value, Tensor):
         persistent = "" if persistence(state.value)[0] else ", persistent=False"
         line = f'self.register_buffer("{state.attribute}", {made}{persistent})'
-        consequence = "each instance has its own, and `.to()` moves it"
+        gain = ", and `state_dict()` gets its key" if not persistent else ""
+        consequence = f"each instance has its own, `.to()` moves it{gain}"
     else:
         line = f"self.{state.attribute} = {made}"
         gain = "`state_dict()` gets its keys" if _has_tensors(state) else "`eval()` reaches it"
@@ -569,6 +576,12 @@ def _fixes(model: FileModel, facts: ClassFacts, state: ClassState) -> Iterable[F
         False,
         (*imports, delete_lines(model, statement.span), insertion.edit([line + comment])),
     )
+
+
+def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
+    if isinstance(statement, cst.AnnAssign):
+        return [statement.target]
+    return [target.target for target in statement.targets] if isinstance(statement, cst.Assign) else []
 
 
 def _moved(model: FileModel, cls: ClassModel, state: ClassState) -> tuple[str, tuple[Edit, ...]] | None:

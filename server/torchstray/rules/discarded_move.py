@@ -395,6 +395,9 @@ def halve(x: torch.Tensor):
 
 
 def _message(move: facts.DiscardedMove, call: str, receiver: str) -> str:
+    if move.assigned is None and move.assignable is False and move.alone:
+        kept = f"assign to `{move.item}`" if move.item else "build a new container from the moved tensors"
+        return f"`{call}` returns a new tensor, so what `{receiver}` was taken from stays where it is; {kept}."
     if move.assigned is None:
         return f"`{call}` returns a new {move.gives} and does not change `{receiver}`; write `{receiver} = {call}`."
     advice = f"assign to `{move.item}`" if move.item else "build a new container from the moved tensors"
@@ -408,7 +411,10 @@ def _fixes(move: facts.DiscardedMove, receiver: str) -> Iterable[Fix]:
         if move.item is not None:
             start = move.assigned.span.start
             yield Fix(f"Assign it to `{move.item}`", True, (Edit(start, move.call.whole.start, f"{move.item} = "),))
+    elif move.item is not None:
+        start = move.call.whole.start
+        yield Fix(f"Assign it to `{move.item}`", True, (Edit(start, start, f"{move.item} = "),))
     elif move.assignable is not False:
         start = move.call.whole.start
         edits = (Edit(start, start, f"{receiver} = "),)
-        yield Fix(f"Assign the result to `{receiver}`", move.assignable is True, edits)
+        yield Fix(f"Assign the result to `{receiver}`", move.assignable is True and move.plain, edits)

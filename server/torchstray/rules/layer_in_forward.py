@@ -749,6 +749,8 @@ def _replaced(
     """What changes in the method; None where the layer cannot be taken out of it."""
     whole = _whole(place, method)
     assignment = _assignment(method, whole.node)
+    if built.value.registered and assignment is None:
+        return None  # it goes into a registered container, which would go on growing
     taken = {store.attribute for store in facts.stores} | set(facts.registered) | set(_self_attributes(facts.cls.node))
     if assignment is None:
         if built.lazily:
@@ -858,6 +860,9 @@ def _known_in_init(node: cst.CSTNode, facts: ClassFacts, local: set[str]) -> boo
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
         changed = any(store.attribute == node.attr.value and store.phase is not Phase.INIT for store in facts.stores)
         kept = [option for store in facts.live.get(node.attr.value, ()) for option in options_of(store.value)]
+        if not kept and node.attr.value in facts.class_values:
+            shared = options_of(facts.class_values[node.attr.value])
+            return not changed and not any(isinstance(value, Parameter | Tensor | ModuleInstance) for value in shared)
         return bool(kept) and not changed and not any(isinstance(value, Parameter | Tensor) for value in kept)
     if isinstance(node, cst.Name):
         return node.value not in local

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -10,6 +10,7 @@ import libcst as cst
 from torchstray.rules.before_super_init import first_statement
 from torchstray.rules.repairs import indentation, line_end, line_start
 from torchstray.semantics.classes import ClassModel
+from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.names import dotted
 from torchstray.text.edits import Edit
@@ -39,26 +40,50 @@ def end_of_state(model: FileModel, cls: ClassModel) -> Insertion | None:
 
 def after_super_call(model: FileModel, cls: ClassModel) -> Insertion | None:
     """Behind the call of the base's `__init__`, so that all that follows can use what is added."""
-    return _place(model, cls, _is_super_call)
+    return _place(model, cls, _is_super_call, following=True)
 
 
-def _place(model: FileModel, cls: ClassModel, wanted: object) -> Insertion | None:
-    assert callable(wanted)
+def _place(
+    model: FileModel, cls: ClassModel, wanted: Callable[[cst.CSTNode], bool], following: bool = False
+) -> Insertion | None:
     init = cls.methods.get("__init__")
     if init is None:
         return _new_init(model, cls)
     if not isinstance(init.body, cst.IndentedBlock):
         return None
     first = first_statement(init)
-    chosen = next((line for line in reversed(init.body.body) if wanted(line)), None)
+    lines = list(init.body.body)
+    leaving = next((number for number, line in enumerate(lines) if _returns(line)), len(lines))
+    chosen = next((number for number in reversed(range(leaving)) if wanted(lines[number])), None)
     if chosen is None or first is None:
         return None
-    span = cls.statement.span(chosen)
-    last = _last_offset(cls, chosen)
+    while following and chosen + 1 < leaving and _is_constant(lines[chosen + 1], init):
+        chosen += 1  # what was moved here before stays before what comes now
+    chosen_line = lines[chosen]
+    span = cls.statement.span(chosen_line)
+    last = _last_offset(cls, chosen_line)
     end = line_end(model, last)
     indent = indentation(model, span.start)
     before = "" if model.document.text[:end].endswith(("\n", "\r")) else "\n"
     return Insertion(end, indent, before)
+
+
+def _returns(node: cst.CSTNode) -> bool:
+    """Whether a statement may leave the function."""
+    if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+        return False
+    return isinstance(node, cst.Return) or any(_returns(child) for child in node.children)
+
+
+def _is_constant(node: cst.CSTNode, init: cst.FunctionDef) -> bool:
+    """Whether a statement sets one attribute, by a call that depends on no argument of the constructor."""
+    if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
+        return False
+    small = node.body[0]
+    given = {parameter.name.value for parameter in [*init.params.params[1:], *init.params.kwonly_params]}
+    registers = isinstance(small, cst.Expr) and _sets_attribute(small)
+    sets = isinstance(small, cst.Assign) and isinstance(small.value, cst.Call) and _sets_attribute(small)
+    return (registers or sets) and not given & set(names_in(small))
 
 
 def _last_offset(cls: ClassModel, node: cst.CSTNode) -> int:

@@ -39,7 +39,7 @@ def shown_name(model: FileModel, place: Place, name: str) -> str:
         if written:
             text = text_of(model, place.statement.span(written[0]))
             name = text.lstrip("fFrR").strip("\"'")
-    return f"self.{name}"
+    return "self." + name.replace("{}", "…")
 
 
 def row_of(model: FileModel, place: Place) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
-from torchstray.semantics.classes import ClassModel
+from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import INPUT, Evaluator
 from torchstray.semantics.facts import Handling, Phase
 from torchstray.semantics.torch_api import State
@@ -56,6 +56,42 @@ _SMALL_RESULTS = frozenset(
     {"sin", "cos", "tanh", "sigmoid", "softmax", "sign", "normalize", "zeros_like", "ones_like", "triu", "tril", "bool"}
 )
 _SMALL = 256
+# Which change the number of dimensions, or take numbers that say how: not in torch's signatures either.
+_REDUCTIONS = frozenset(
+    {
+        "sum",
+        "mean",
+        "prod",
+        "max",
+        "min",
+        "norm",
+        "std",
+        "var",
+        "all",
+        "any",
+        "median",
+        "amax",
+        "amin",
+        "argmax",
+        "argmin",
+    }
+)
+_SHAPERS = frozenset(
+    {
+        "unsqueeze",
+        "view",
+        "reshape",
+        "expand",
+        "repeat",
+        "tile",
+        "broadcast_to",
+        "permute",
+        "transpose",
+        "flatten",
+        "unflatten",
+    }
+)
+_JOINERS = frozenset({"cat", "stack", "concat", "hstack", "vstack", "outer", "meshgrid", "diag"})
 _CONVERSIONS = {
     "float": "float",
     "double": "float",
@@ -248,11 +284,10 @@ class Caller(Evaluator):
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
         values = [option for value in arguments.values() for option in options_of(value)[:3]]
-        result = self.combined(
-            values, node, tolerant=last not in {"cat", "stack", "concat", "hstack", "vstack", "where"}
-        )
+        result = self.combined(values, node, tolerant=last not in _JOINERS | {"where"})
         if isinstance(result, Tensor):
-            result = replace(result, zero_dim=False, bounded=result.bounded or last in _SMALL_RESULTS)
+            result = replace(result, bounded=result.bounded or last in _SMALL_RESULTS)
+            result = _reshaped(result, last, len(arguments.positional) - 1 + len(arguments.keywords))
             if function.random:
                 result = replace(result, source=max(result.source, Source.RANDOM))
             if last.endswith("_like") or last == "empty_like":
@@ -347,6 +382,11 @@ class Caller(Evaluator):
         return self._unknown_call(arguments, node)
 
     def _distribution_method(self, of: Distribution, name: str, node: cst.Call) -> Value:
+        return self.distribution_use(of, name, node)
+
+    def distribution_use(self, of: Distribution, name: str, node: cst.Call) -> Value:
+        """What a method of a distribution, or a function of that name, gives: it computes with the distribution's
+        tensors."""
         samples = name in {"sample", "rsample", "sample_n"}
         large = any(isinstance(tensor, Tensor) and tensor.zero_dim is False for tensor in of.tensors)
         fails = (samples or large) and self.phase is Phase.FORWARD
@@ -386,9 +426,11 @@ class Caller(Evaluator):
             return INPUT if isinstance(of, Input) else made
         if name in {"copy_", "index_put_"}:
             return of
-        values = [of, *(option for value in arguments.values() for option in options_of(value)[:3])]
+        given = () if name in _SHAPERS else arguments.values()
+        values = [of, *(option for value in given for option in options_of(value)[:3])]
         result = self.combined(values, node, tolerant=True)
         if isinstance(result, Tensor):
+            result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
             if known.inplace and isinstance(of, Tensor):
                 result = replace(result, leaf=of.leaf)
             if name in _CONVERSIONS:
@@ -458,7 +500,7 @@ class Caller(Evaluator):
             if len(arguments.positional) < 2 or of.exact:
                 return found
             default = arguments.positional[1]
-            return one_of([found, ANY_SCALAR if isinstance(default, Scalar) and default != NONE else default])
+            return one_of([found, default]) if makes_layer(default) else found
         if name == "copy":
             return Container(of.shape, list(of.items), list(of.keys), self.place(node), of.exact)
         return ANY_SCALAR if name in {"index", "count"} else UNKNOWN
@@ -608,6 +650,25 @@ def _literals(arguments: Arguments) -> dict[int | str, object]:
     return given
 
 
+def makes_layer(value: Value) -> bool:
+    """Whether calling `value` makes a layer: a layer class, or a `partial` of one."""
+    if isinstance(value, Partial):
+        return makes_layer(value.function)
+    if isinstance(value, ClassValue):
+        return value.cls.is_module
+    return isinstance(value, Qualified) and outside_state(value.name) is not None
+
+
+def _reshaped(tensor: Tensor, name: str, arguments: int) -> Tensor:
+    """The result of a function or method with what is known of its dimensions; `arguments` counts those besides the
+    tensor."""
+    if name in _REDUCTIONS:
+        return replace(tensor, zero_dim=True if not arguments or tensor.zero_dim else None)
+    if name in _SHAPERS or name in _JOINERS:
+        return replace(tensor, zero_dim=False)
+    return tensor
+
+
 def _from_data(value: Value | None) -> tuple[Source, str | None, bool]:
     """Source, kind of dtype and boundedness of a tensor made of `value`."""
     if value is None:
@@ -643,6 +704,8 @@ Call = Callable[[Caller, Arguments, cst.Call], Value]
 
 
 def _scalar(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    for argument in arguments.values():
+        caller.note_use(argument, Handling.HARMLESS, node)
     return ANY_SCALAR
 
 
@@ -775,6 +838,14 @@ def _variable(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     return data if data is not None else UNKNOWN
 
 
+def _divergence(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
+    for argument in arguments.values():
+        for option in options_of(argument):
+            if isinstance(option, Distribution):
+                caller.distribution_use(option, "kl_divergence", node)
+    return INPUT
+
+
 _BUILTINS: dict[str, Call] = {
     **dict.fromkeys(("len", "int", "float", "str", "bool", "isinstance", "hasattr", "issubclass", "callable"), _scalar),
     **dict.fromkeys(("id", "hash", "repr", "round", "abs", "pow", "divmod", "ord", "chr", "any", "all"), _scalar),
@@ -803,6 +874,8 @@ _SPECIAL: dict[str, Call] = {
     "torch.nn.UninitializedParameter": Caller.parameter,
     "torch.autograd.Variable": _variable,
     "torch.device": _device,
+    "torch.distributions.kl_divergence": _divergence,
+    "torch.distributions.kl.kl_divergence": _divergence,
     "torch.Size": _scalar,
     "torch.compile": _same,
     "torch.jit.script": _same,

@@ -106,6 +106,7 @@ class Frame:
     instance: Value | None = None
     returned: list[Value] = field(default_factory=list)
     loops: int = 0
+    for_loops: list[cst.For] = field(default_factory=list)
     guards: tuple[cst.BaseExpression, ...] = ()
     done: bool = False
 
@@ -472,20 +473,32 @@ class Evaluator(abc.ABC):
             subject, called = test.args[0].value, dotted(test.func)
             if called is not None and called.rpartition(".")[2] in {"callable", "isfunction", "is_function"}:
                 return self._kept(subject, lambda value: isinstance(value, FunctionValue | Partial) is outcome)
+            if called is not None and called.rpartition(".")[2] == "is_tensor":
+                return self._tensor_test(subject, outcome)
             if called == "isinstance" and len(test.args) == 2:
                 kind = self.evaluate(test.args[1].value)
                 if kind == Qualified("torch.nn.Parameter") and outcome:
                     return {subject.value: Tensor(Source.ARGUMENT, requires_grad=True, alias="parameter")}
-                wants_tensor = kind == Qualified("torch.Tensor")
-                if wants_tensor or all(isinstance(part, Qualified) for part in _parts(kind)):
-                    keep = (
-                        outcome
-                        if wants_tensor
-                        else not outcome or any(part == Qualified("torch.Tensor") for part in _parts(kind))
-                    )
-                    if not keep:
-                        return self._kept(subject, lambda value: not isinstance(value, Tensor))
+                if kind == Qualified("torch.Tensor"):
+                    return self._tensor_test(subject, outcome)
+                parts = _parts(kind)
+                excluded = outcome and not any(part == Qualified("torch.Tensor") for part in parts)
+                if excluded and all(isinstance(part, Qualified) for part in parts):
+                    return self._kept(subject, lambda value: not isinstance(value, Tensor))
         return {}
+
+    def _tensor_test(self, name: cst.Name, outcome: bool) -> dict[str, Value]:
+        """What a name is once it is known to be a tensor, or to be none."""
+        if not outcome:
+            return self._kept(name, lambda value: not isinstance(value, Tensor))
+        known = options_of(self.lookup(name.value) or UNKNOWN)
+        tensors = [option for option in known if isinstance(option, Tensor | Parameter | Input)]
+        if tensors:
+            return {name.value: one_of(tensors)}
+        if self.phase is Phase.INIT:  # what may be a number as well is for the caller to place
+            return {}
+        forward = self.phase is Phase.FORWARD
+        return {name.value: INPUT if forward else Tensor(Source.DATA, zero_dim=None, made=self.place(name))}
 
     def _kept(self, name: cst.Name, keep: Callable[[Value], bool]) -> dict[str, Value]:
         known = self.lookup(name.value)

@@ -128,13 +128,15 @@ class ClassState:
 class DiscardedMove:
     """A tensor's `.to(...)` at `call` whose result nobody keeps; `receiver` is what stays where it is. `gives` is
     what the call returns, and `assignable` whether the receiver can be assigned to, None where that is not known.
-    `assigned` is the assignment to a loop variable that is not read again; `item` the text that leads to it in its
-    container."""
+    `plain` says that the call is nothing but the move. `assigned` is the assignment to a loop variable that is not
+    read again; `item` the text that leads to it in its container."""
 
     call: Place
     receiver: cst.BaseExpression
     gives: str = "tensor"
     assignable: bool | None = True
+    plain: bool = True
+    alone: bool = True
     assigned: Place | None = None
     item: str | None = None
 
@@ -191,7 +193,7 @@ class ClassFacts:
             for option in options_of(store.value):
                 if isinstance(option, Parameter):
                     read.append(as_registered(option))
-                elif isinstance(option, Tensor) and option.alias == "parameter":
+                elif store.phase is not Phase.INIT or (isinstance(option, Tensor) and option.alias == "parameter"):
                     read.append(option)
                 else:
                     read.append(from_holder(option, [attribute]))

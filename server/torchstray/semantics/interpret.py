@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from torchstray.semantics.calls import Caller
+from torchstray.semantics import torch_api
+from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import INPUT, Frame, decorators, names_in
 from torchstray.semantics.facts import (
@@ -23,7 +24,7 @@ from torchstray.semantics.facts import (
     Phase,
     Store,
 )
-from torchstray.semantics.names import dotted
+from torchstray.semantics.names import blocks, dotted
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -38,7 +39,6 @@ from torchstray.semantics.values import (
     ModuleInstance,
     Moved,
     Parameter,
-    Partial,
     Place,
     Qualified,
     Scalar,
@@ -179,7 +179,7 @@ class Interpreter(Caller):
         if default is not None:
             value = self._default(default, frame)
             # A caller may hand in another number, but what is a layer class by default is one in any case.
-            if complete or _makes_something(value):
+            if complete or makes_layer(value):
                 return value
         if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or (
             isinstance(default, cst.Name) and default.value in {"True", "False"}
@@ -211,7 +211,7 @@ class Interpreter(Caller):
             full = self.file_names.qualified(head)
             if full is not None:
                 name = f"{full}.{rest}" if rest else full
-            if name == "torch.Tensor":
+            if name == "torch.Tensor" or torch_api.kind(name) == "tensor":
                 if self.phase is Phase.FORWARD:
                     return INPUT
                 source = Source.ARGUMENT if self.phase is Phase.INIT else Source.DATA
@@ -272,7 +272,7 @@ class Interpreter(Caller):
         elif isinstance(node, cst.For):
             self._for(node)
         elif isinstance(node, cst.While):
-            self.evaluate(node.test)
+            self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
             self._loop(node.body, node.orelse)
         elif isinstance(node, cst.With):
             for item in node.items:
@@ -342,6 +342,24 @@ class Interpreter(Caller):
         if isinstance(call, cst.Call):
             self._discarded(call, value)
             self._in_place(call, value)
+        elif isinstance(call, cst.Tuple | cst.List) and isinstance(value, Container):
+            for element, item in zip(call.elements, value.items, strict=False):
+                if isinstance(element.value, cst.Call):
+                    self._discarded(element.value, item, alone=False)
+        elif isinstance(call, cst.ListComp | cst.DictComp | cst.SetComp) and isinstance(value, Container):
+            self._discarded_comprehension(call, value)
+
+    def _discarded_comprehension(self, node: cst.ListComp | cst.DictComp | cst.SetComp, value: Container) -> None:
+        """`[t.to(device) for t in batch]` as a statement."""
+        item = node.value if isinstance(node, cst.DictComp) else node.elt
+        source = node.for_in.iter
+        if isinstance(source, cst.Call) and isinstance(source.func, cst.Attribute):
+            source = source.func.value
+        moved = item in self.moved_receivers or self._all_moved(value)
+        if moved and isinstance(item, cst.Call) and isinstance(source, cst.Name) and self._missed(source, node):
+            known = self.moved_receivers.get(item)
+            if known is None or all(isinstance(option, Tensor | Moved) for option in options_of(known)):
+                self.discarded.append(DiscardedMove(self.place(node), source, gives=value.shape.value, plain=False))
 
     def _in_place(self, call: cst.Call, value: Value) -> None:
         """`t.requires_grad_()` as a statement changes `t` itself."""
@@ -422,7 +440,7 @@ class Interpreter(Caller):
         self._join(ends)
 
     def _if(self, node: cst.If) -> None:
-        self.evaluate(node.test)
+        self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
         guards = self.frame.guards
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
@@ -432,7 +450,9 @@ class Interpreter(Caller):
     def _for(self, node: cst.For) -> None:
         iterated = self.evaluate(node.iter)
         self.bind(node.target, self.iterate(iterated, node), node, None)
+        self.frame.for_loops.append(node)
         self._loop(node.body, node.orelse)
+        self.frame.for_loops.pop()
         self._moved_loop_variables(node)
 
     def _loop(self, body: cst.BaseSuite, orelse: cst.Else | None) -> None:
@@ -691,21 +711,52 @@ class Interpreter(Caller):
             return Moved()
         return value
 
-    def _discarded(self, call: cst.Call, value: Value) -> None:
+    def _discarded(self, call: cst.Call, value: Value, alone: bool = True) -> None:
+        """Note the call, a statement or (if not `alone`) an element of one, if it moves something that nobody keeps."""
         if isinstance(call.func, cst.Attribute) and (call in self.moved_receivers or isinstance(value, Moved)):
             receiver = _root(call.func.value)
             known = self.moved_receivers.get(call)
-            if receiver is not None and self._missed(receiver, call) and self._provably_tensor(call.func.value, known):
-                self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=self._assignable(receiver)))
-        elif isinstance(value, Container) and value.items and call.args and self._all_moved(value):
+            if receiver is None or isinstance(self.evaluate(receiver), Qualified):
+                return
+            if not self._missed(receiver, call) or not self._provably_tensor(call.func.value, known):
+                return
+            if alone:
+                self._note_discarded(call, receiver)
+            else:
+                self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=False, alone=False))
+        elif call.args and isinstance(call.args[0].value, cst.Name) and self._missed(call.args[0].value, call):
             argument = call.args[0].value
-            if isinstance(argument, cst.Name) and self._missed(argument, call):
+            if isinstance(value, Container) and value.items and self._all_moved(value):
                 self.discarded.append(DiscardedMove(self.place(call), argument, gives=value.shape.value))
+            elif isinstance(function := self.evaluate(call.func), FunctionValue) and _only_moves(function.node):
+                self.discarded.append(DiscardedMove(self.place(call), argument, gives="object"))
+
+    def _note_discarded(self, call: cst.Call, receiver: cst.BaseExpression) -> None:
+        """Note a lost move; of a loop variable that is not read again, what it was taken from is what should have
+        moved."""
+        loop = next((loop for loop in reversed(self.frame.for_loops) if _is_target(loop, receiver)), None)
+        later = 0
+        if loop is not None and isinstance(receiver, cst.Name):
+            names = [name for node in _after(loop, call) for name in names_in(node)]
+            later = names.count(receiver.value)
+        if loop is None or later or not isinstance(receiver, cst.Name):
+            assignable = self._assignable(receiver)
+            plain = isinstance(call.func, cst.Attribute) and call.func.value is receiver
+            self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=assignable, plain=plain))
+        else:
+            item = self._item_text(loop, receiver.value)
+            self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=False, item=item))
+
+    def _item_text(self, loop: cst.For, name: str) -> str | None:
+        enumerated = loop.iter.args[0].value if isinstance(loop.iter, cst.Call) and loop.iter.args else None
+        holders = options_of(self.evaluate(enumerated)) if enumerated is not None else ()
+        listed = all(isinstance(holder, Container) and holder.shape is Shape.LIST for holder in holders)
+        return _item_text(loop, name, enumerable=bool(holders) and listed)
 
     def _all_moved(self, value: Container) -> bool:
         return all(isinstance(option, Moved) for item in value.items for option in options_of(item))
 
-    def _missed(self, receiver: cst.BaseExpression, call: cst.Call) -> bool:
+    def _missed(self, receiver: cst.BaseExpression, call: cst.BaseExpression) -> bool:
         """Whether anything else uses what has not moved."""
         if not isinstance(receiver, cst.Name):
             return True
@@ -746,8 +797,7 @@ class Interpreter(Caller):
 
     def _moved_loop_variables(self, loop: cst.For) -> None:
         targets = set(names_in(loop.target))
-        body = loop.body.body
-        for position, line in enumerate(body):
+        for line, after in _lines(loop.body.body):
             if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
                 continue
             assign = line.body[0]
@@ -761,9 +811,9 @@ class Interpreter(Caller):
             receiver = self.moved_receivers.get(call)
             if call.func.value.value != name.value or receiver is None:
                 continue
-            later = {found for statement in body[position + 1 :] for found in names_in(statement)}
+            later = {found for statement in after for found in names_in(statement)}
             if name.value not in later and all(isinstance(option, Tensor) for option in options_of(receiver)):
-                item = _item_text(loop, name.value)
+                item = self._item_text(loop, name.value)
                 self.discarded.append(
                     DiscardedMove(self.place(call), call.func.value, assigned=self.place(assign), item=item)
                 )
@@ -778,13 +828,61 @@ class Interpreter(Caller):
                 self.non_leaves.append(NonLeaf(target, statement, expression, option, self.place(node)))
 
 
-def _makes_something(value: Value) -> bool:
-    """Whether calling `value` makes a layer: a layer class, or a `partial` of one."""
-    if isinstance(value, Partial):
-        return _makes_something(value.function)
-    if isinstance(value, ClassValue):
-        return value.cls.is_module
-    return isinstance(value, Qualified) and outside_state(value.name) is not None
+def _is_target(loop: cst.For, node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value in set(names_in(loop.target))
+
+
+def _after(loop: cst.For, call: cst.Call) -> Iterator[cst.CSTNode]:
+    """The statements of a loop's block behind the one that holds `call`, whatever the depth."""
+
+    def holds(node: cst.CSTNode) -> bool:
+        return node is call or any(holds(child) for child in node.children)
+
+    def after(statements: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        for position, statement in enumerate(statements):
+            if holds(statement):
+                yield from statements[position + 1 :]
+                for block in blocks(statement):
+                    yield from after(block.body)
+
+    yield from after(loop.body.body)
+
+
+def _lines(
+    statements: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode] = ()
+) -> Iterator[tuple[cst.CSTNode, list[cst.CSTNode]]]:
+    """The statements of a block, those of its inner blocks included, each with all that follow it."""
+    for position, statement in enumerate(statements):
+        rest = [*statements[position + 1 :], *after]
+        yield statement, rest
+        for block in blocks(statement):
+            yield from _lines(block.body, rest)
+
+
+def _only_moves(function: cst.FunctionDef | cst.Lambda) -> bool:
+    """Whether a function does nothing but return its argument, or a copy of it made of moved parts: the usual
+    `to_device`."""
+    if not isinstance(function, cst.FunctionDef):
+        return False
+    nodes = list(_walk(function.body))
+    returned = [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
+    changes = any(
+        isinstance(node, cst.AssignTarget | cst.AugAssign) and not isinstance(node.target, cst.Name) for node in nodes
+    )
+    statements = any(isinstance(node, cst.Expr) and not isinstance(node.value, cst.SimpleString) for node in nodes)
+    moved = any(
+        isinstance(value, cst.Call)
+        and isinstance(value.func, cst.Attribute)
+        and value.func.attr.value in {"to", "cuda"}
+        for value in returned
+    )
+    return moved and len(returned) > 1 and not changes and not statements
+
+
+def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    yield node
+    for child in node.children:
+        yield from _walk(child)
 
 
 def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -833,12 +931,16 @@ def _asks_for_attribute(test: cst.BaseExpression) -> bool:
     return False
 
 
-def _item_text(loop: cst.For, name: str) -> str | None:
-    """How the loop `for key, name in mapping.items()` reaches its item: `mapping[key]`."""
+def _item_text(loop: cst.For, name: str, enumerable: bool) -> str | None:
+    """How a loop over `mapping.items()`, or over `enumerate(items)` of a list, reaches its item: `mapping[key]`."""
     if not (isinstance(loop.target, cst.Tuple) and len(loop.target.elements) == 2 and isinstance(loop.iter, cst.Call)):
         return None
     key, value = (dotted(element.value) for element in loop.target.elements)
-    if not isinstance(loop.iter.func, cst.Attribute) or loop.iter.func.attr.value != "items" or value != name:
+    if value != name or key is None:
         return None
-    mapping = dotted(loop.iter.func.value)
-    return f"{mapping}[{key}]" if mapping is not None and key is not None else None
+    holder: str | None = None
+    if isinstance(loop.iter.func, cst.Attribute) and loop.iter.func.attr.value == "items":
+        holder = dotted(loop.iter.func.value)
+    elif enumerable and dotted(loop.iter.func) == "enumerate" and len(loop.iter.args) == 1:
+        holder = dotted(loop.iter.args[0].value)
+    return f"{holder}[{key}]" if holder is not None else None

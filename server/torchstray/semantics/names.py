@@ -159,6 +159,13 @@ class FileNames:
         assert isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar)
         end = place.statement.span(node.names[-1]).end
         comma = node.names[-1].comma
+        rows = [self.document.lines.position(place.statement.span(alias).start)[0] for alias in node.names]
+        if isinstance(comma, cst.Comma) and len(set(rows)) == len(rows) > 1:
+            start = place.statement.span(node.names[-1]).start
+            _, column = self.document.lines.position(start)
+            line = self.document.lines.line(rows[-1])
+            after = start + line[column - 1 :].find(",") + 1
+            return Edit(after, after, f"\n{line[: column - 1]}{name},")
         if isinstance(comma, cst.Comma):
             end = place.statement.span(node.names[-1].name).end if node.names[-1].asname is None else end
         return Edit(end, end, f", {name}")

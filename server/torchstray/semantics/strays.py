@@ -84,7 +84,7 @@ class Stray:
         return any(
             isinstance(option, Tensor) and option.home is Home.GIVEN
             for store in later
-            if store.phase is Phase.OTHER
+            if store.phase is not Phase.INIT
             for option in options_of(store.value)
         )
 
@@ -168,7 +168,13 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
             value
             for value in inside
             if (isinstance(value, Parameter) and not value.registered)
-            or (isinstance(value, Tensor) and value.requires_grad and value.alias is None and value.parameter is None)
+            or (
+                isinstance(value, Tensor)
+                and value.requires_grad
+                and value.alias is None
+                and value.parameter is None
+                and not value.strays
+            )
         )
         if parameters:
             return Stray(Kind.PARAMETER, facts, store, holder, parameters)
@@ -176,7 +182,10 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
             continue
         if any(ecosystem.moves_itself(name, store.attribute) for name in facts.cls.outside):
             continue
-        plain = tuple(value for value in every if value.alias != "parameter")
+        # An alias of another stray with a gradient is cured where that is.
+        plain = tuple(
+            value for value in every if value.alias != "parameter" and not (value.requires_grad and value.strays)
+        )
         if plain and not _only_arguments(holder, plain):
             return Stray(Kind.TENSOR, facts, store, holder, plain)
         if isinstance(holder, Distribution) and any(isinstance(tensor, Tensor) for tensor in holder.tensors):
