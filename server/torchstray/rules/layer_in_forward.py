@@ -144,7 +144,7 @@ class B(nn.Module):
         return out
 """,
             messages=(
-                "This `B` is built anew in every `{built.entry}`, with fresh weights on the CPU that are never "
+                "This `B` is built anew in every `forward`, with fresh weights on the CPU that are never "
                 "trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -199,7 +199,7 @@ class Classifier(layers.Module):
         return «layers.Linear(pooled.shape[-1], 2)»(pooled)
 """,
             messages=(
-                "This `layers.Linear` is built anew in every `{built.entry}`, with fresh weights on the CPU "
+                "This `layers.Linear` is built anew in every `forward`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -236,7 +236,7 @@ class Regular(Module):
         return «Dropout(self.rate)»(self.layer(x))
 """,
             messages=(
-                "This `Dropout` is built anew in every `{built.entry}` and always in training mode, so `eval()`"
+                "This `Dropout` is built anew in every `forward` and always in training mode, so `eval()`"
                 " never reaches it; build it in `__init__`.",
             ),
             repaired="""\
@@ -276,7 +276,7 @@ class Points(nn.Module):
         return norm(x)
 """,
             messages=(
-                "This `nn.BatchNorm1d` is built anew in every `{built.entry}`, with fresh weights on the CPU "
+                "This `nn.BatchNorm1d` is built anew in every `forward`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired="""\
@@ -315,7 +315,7 @@ class Shift(nn.Module):
         return x + offset
 """,
             messages=(
-                "This `nn.Parameter` is made anew in every `{built.entry}`, so no optimizer has it and nothing "
+                "This `nn.Parameter` is made anew in every `forward`, so no optimizer has it and nothing "
                 "saves it; make it in `__init__`.",
             ),
             repaired="""\
@@ -356,7 +356,7 @@ class Grow(nn.Module):
         return self.last(x)
 """,
             messages=(
-                "This `nn.Sequential` is built anew in every `{built.entry}`, with fresh weights on the CPU "
+                "This `nn.Sequential` is built anew in every `forward`, with fresh weights on the CPU "
                 "that are never trained or saved; build it in `__init__`.",
             ),
             repaired=None,
@@ -376,7 +376,7 @@ class Adaptive(nn.Module):
         return self.head(x)
 """,
             messages=(
-                "`self.head` is built on the first call of `{built.entry}`, so an optimizer made before misses "
+                "`self.head` is built on the first call of `forward`, so an optimizer made before misses "
                 "it and a checkpoint cannot be loaded into it; build it in `__init__`, as "
                 "`nn.LazyLinear`.",
             ),
@@ -423,7 +423,7 @@ class Top(Middle):
         return «nn.Linear(self.width, 2)».to(x.device)(hidden)
 """,
             messages=(
-                "This `nn.Linear` is built anew in every `{built.entry}`, with fresh weights that are never "
+                "This `nn.Linear` is built anew in every `forward`, with fresh weights that are never "
                 "trained or saved; build it in `__init__`.",
             ),
             repaired="""\

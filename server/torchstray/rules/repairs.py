@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
+from torchstray.semantics import torch_api
 from torchstray.semantics.facts import Store
 from torchstray.semantics.model import FileModel
+from torchstray.semantics.strays import Stray
 from torchstray.semantics.values import Container, Name, Place, Scalar, Shape, Value, options_of
 from torchstray.text.edits import Edit, Span
 
@@ -150,10 +154,56 @@ def registered_containers(model: FileModel, holder: Value, names: tuple[str, str
     return (*edits, *spelling.edits, *_around_container(model, holder, spelling.text))
 
 
+# What lists and dicts have and `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict` lack.
+_MISSING = {
+    Shape.LIST: ("remove", "sort", "reverse", "index", "count", "copy"),
+    Shape.TUPLE: ("index", "count"),
+    Shape.DICT: ("get", "setdefault", "popitem", "copy", "fromkeys"),
+    Shape.DEQUE: ("appendleft", "extendleft", "popleft", "rotate"),
+}
+
+
+def lacks_method(model: FileModel, stray: Stray) -> bool:
+    """Whether the file uses the attribute in a way that the registered containers do not offer."""
+    shape = stray.holder.shape if isinstance(stray.holder, Container) else Shape.LIST
+    missing = "|".join(_MISSING.get(shape, ()))
+    name = re.escape(stray.attribute.rpartition(".")[2])
+    pattern = rf"\.{name}\.(?:(?:{missing})\(|update\(\s*\w+\s*=)" if missing else r"(?!)"
+    return re.search(pattern, model.document.text) is not None
+
+
+def is_made_by(expression: cst.BaseExpression, node: cst.CSTNode) -> bool:
+    """Whether `node` is what an assignment's right-hand side makes: it, or a part of `[…] * n` or `[…] if c else d`."""
+    if expression is node:
+        return True
+    if isinstance(expression, cst.IfExp):
+        return node in {expression.body, expression.orelse}
+    return isinstance(expression, cst.BinaryOperation) and node in {expression.left, expression.right}
+
+
+def annotation_edits(model: FileModel, store: Store, holder: Container, names: tuple[str, str]) -> tuple[Edit, ...]:
+    """Has the annotation of `self.x: List[nn.Module] = …` say what is assigned from now on."""
+    node = store.statement.node
+    if not isinstance(node, cst.AnnAssign):
+        return ()
+    span = store.statement.statement.whole_span(node.annotation.annotation)
+    spelling = model.names.spell(names[1] if holder.shape is Shape.DICT else names[0])
+    return (*spelling.edits, Edit(span.start, span.end, spelling.text))
+
+
 def may_be_key(key: Value) -> bool:
-    """Whether `nn.ModuleDict` takes this key, as far as is known: a string without dots."""
+    """Whether `nn.ModuleDict` takes this key, as far as is known: a string without dots that is no attribute yet."""
     if isinstance(key, Name):
-        return "." not in key.text
+        taken = (
+            *torch_api.module_methods(),
+            *torch_api.module_attributes(),
+            "keys",
+            "values",
+            "items",
+            "pop",
+            "update",
+        )
+        return "." not in key.text and key.text not in taken
     return not isinstance(key, Scalar | Container)
 
 

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from torchstray.rules.repairs import MODULES, may_be_key, registered_containers, shown_attribute, wrapped
+from torchstray.rules.repairs import (
+    MODULES,
+    annotation_edits,
+    is_made_by,
+    lacks_method,
+    may_be_key,
+    registered_containers,
+    shown_attribute,
+    wrapped,
+)
 from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
@@ -23,8 +32,6 @@ from torchstray.semantics.values import (
     options_of,
 )
 from torchstray.text.edits import Edit
-
-_LIST_ONLY = frozenset({"remove", "sort", "reverse", "index", "count", "copy", "appendleft", "rotate", "popleft"})
 
 
 class UnregisteredModule(Rule):
@@ -695,9 +702,13 @@ def _message(model: FileModel, stray: Stray) -> str:
 def _holder(holder: Value) -> tuple[str, str]:
     if isinstance(holder, Container):
         registered = "nn.ModuleDict" if holder.shape is Shape.DICT else "nn.ModuleList"
+        if any(not _may_be_layer(item) for item in contents(holder)):
+            return f"in a plain {holder.shape.value}", f"keep the layers in an `{registered}` of their own"
+        if holder.shape is Shape.TUPLE and holder.keys:
+            return "in a named tuple", "keep each in an attribute of its own"
         advice = f"use `{registered}`"
         if holder.shape is Shape.DICT and not all(may_be_key(key) for key in holder.keys):
-            advice += " with strings without dots as keys"
+            advice += " with keys that are strings, without dots, and no names of `nn.Module` attributes"
         return f"in a plain {holder.shape.value}", advice
     if isinstance(holder, Instance):
         return f"in an object of `{holder.cls.name}`, which is no module", f"make `{holder.cls.name}` an `nn.Module`"
@@ -721,47 +732,41 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
 
 def _edits(model: FileModel, stray: Stray) -> tuple[Edit, ...] | None:
     holder, store = stray.holder, stray.store
-    if not isinstance(holder, Container) or store.how is not How.ASSIGN or store.expression is None:
+    if not isinstance(holder, Container) or store.how not in {How.ASSIGN, How.ELEMENT} or store.expression is None:
         return None
-    if any(not _may_be_layer(item) for item in contents(holder)):
+    if any(not _may_be_layer(item) for item in contents(holder)) or (holder.shape is Shape.TUPLE and holder.keys):
         return None
-    if _used_as_list(model, stray):
+    if lacks_method(model, stray) or _is_chain(stray):
         return None
-    expression = Place(store.target.statement, store.expression)
     if isinstance(store.statement.node, cst.Assign) and len(store.statement.node.targets) > 1:
         return None
-    if holder.place is not None and _within(store.expression, holder.place.node):
-        return registered_containers(model, holder, MODULES)
-    if holder.shape in {Shape.DEQUE, Shape.SET} or any(
-        isinstance(option, Container) for item in holder.items for option in options_of(item)
-    ):
+    place = Place(store.target.statement, store.expression)
+    if holder.place is not None and is_made_by(store.expression, holder.place.node):
+        edits = registered_containers(model, holder, MODULES)
+    elif _can_be_wrapped(holder, place):
+        spelling = model.names.spell(MODULES[1] if holder.shape is Shape.DICT else MODULES[0])
+        edits = (*spelling.edits, *wrapped(model, place, f"{spelling.text}("))
+    else:
         return None
-    grown_later = any(
-        place.statement is expression.statement and place.span.start > expression.span.end for place in holder.grown_at
+    return edits if edits is None else (*edits, *annotation_edits(model, store, holder, MODULES))
+
+
+def _is_chain(stray: Stray) -> bool:
+    """Whether all that the class registers becomes a part of what it computes, as in an `nn.Sequential`."""
+    return any(name in {"torch.nn.Sequential", *MODULES} for name in stray.facts.cls.outside)
+
+
+def _can_be_wrapped(holder: Container, place: Place) -> bool:
+    """Whether a container that comes from elsewhere can be wrapped where it is assigned: flat, and complete by then."""
+    nested = any(isinstance(option, Container) for item in holder.items for option in options_of(item))
+    if nested or holder.shape in {Shape.DEQUE, Shape.SET} or isinstance(place.node, cst.IfExp):
+        return False
+    return not any(
+        grown.statement is place.statement and grown.span.start > place.span.end for grown in holder.grown_at
     )
-    if grown_later:
-        return None
-    spelling = model.names.spell(MODULES[1] if holder.shape is Shape.DICT else MODULES[0])
-    return (*spelling.edits, *wrapped(model, expression, f"{spelling.text}("))
 
 
 def _may_be_layer(value: Value) -> bool:
     if isinstance(value, Scalar):
         return value.literal is None
     return isinstance(value, ModuleInstance | Container) or type(value) is Value
-
-
-def _within(expression: cst.BaseExpression, node: cst.CSTNode) -> bool:
-    """Whether `node` is what the assignment's right-hand side makes: it, or a part of `[...] * n`."""
-    if expression is node:
-        return True
-    return isinstance(expression, cst.BinaryOperation) and node in {expression.left, expression.right}
-
-
-def _used_as_list(model: FileModel, stray: Stray) -> bool:
-    """Whether methods that `nn.ModuleList` lacks are called on the attribute."""
-    return any(
-        f"self.{stray.attribute}.{method}(" in statement.text
-        for statement in {stray.store.target.statement, stray.facts.cls.statement}
-        for method in _LIST_ONLY
-    )

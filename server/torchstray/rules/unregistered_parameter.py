@@ -6,12 +6,21 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from torchstray.rules.repairs import PARAMETERS, argument_span, registered_containers, shown_attribute, wrapped
+from torchstray.rules.repairs import (
+    PARAMETERS,
+    annotation_edits,
+    argument_span,
+    is_made_by,
+    lacks_method,
+    registered_containers,
+    shown_attribute,
+    wrapped,
+)
 from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
 from torchstray.semantics.facts import How
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Kind, Stray, strays
-from torchstray.semantics.values import Container, Place, Shape, Tensor
+from torchstray.semantics.values import Container, Input, Place, Shape, Tensor, options_of
 from torchstray.text.edits import Edit
 
 
@@ -543,17 +552,19 @@ def _message(model: FileModel, stray: Stray) -> str:
 
 def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
     store = stray.store
-    if store.how is not How.ASSIGN or store.expression is None:
+    if store.how not in {How.ASSIGN, How.ELEMENT} or store.expression is None or _gets_tensor_later(stray):
         return
     consequence = "it starts to train" if isinstance(stray.holder, Tensor) else "they start to train"
     if isinstance(stray.holder, Container):
-        if stray.holder.place is None or not _is(store.expression, stray.holder.place.node):
+        if stray.holder.place is None or not is_made_by(store.expression, stray.holder.place.node):
             return
         nested = any(isinstance(item, Container) for item in stray.holder.items)
-        edits = None if nested else registered_containers(model, stray.holder, PARAMETERS)
+        edits = None if nested or lacks_method(model, stray) else registered_containers(model, stray.holder, PARAMETERS)
         if edits is not None:
             name = "nn.ParameterDict" if stray.holder.shape is Shape.DICT else "nn.ParameterList"
-            yield Fix(f"Use `{name}`: {consequence}, and `state_dict()` gets new keys", False, edits)
+            annotated = annotation_edits(model, store, stray.holder, PARAMETERS)
+            title = f"Use `{name}`: {consequence}, and `state_dict()` gets new keys"
+            yield Fix(title, False, (*edits, *annotated))
         return
     if isinstance(stray.holder, Tensor) and isinstance(store.statement.node, cst.Assign | cst.AnnAssign):
         yield Fix(
@@ -563,10 +574,10 @@ def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
         )
 
 
-def _is(expression: cst.BaseExpression, node: cst.CSTNode) -> bool:
-    return expression is node or (
-        isinstance(expression, cst.BinaryOperation) and node in {expression.left, expression.right}
-    )
+def _gets_tensor_later(stray: Stray) -> bool:
+    """Whether a plain tensor is assigned to the attribute later, which a registered parameter refuses."""
+    later = [other for other in stray.facts.stores if stray.store in other.overwrites]
+    return any(isinstance(option, Tensor | Input) for other in later for option in options_of(other.value))
 
 
 def parameter_edits(model: FileModel, place: Place) -> tuple[Edit, ...]:

@@ -474,8 +474,8 @@ class Steps(nn.Module):
         return [x + getattr(self, f"steps{level}").sum() for level in range(self.levels)]
 """,
             messages=(
-                "`self.steps{level}` is a plain tensor, so `.to(device)` leaves it on the CPU and "
-                "`forward` (line 13) fails on a GPU; register it as a buffer.",
+                "`self.steps{level}` is a plain tensor, so `.to(device)` leaves it on the CPU; register "
+                "it as a buffer.",
             ),
             repaired="""\
 import torch
@@ -796,6 +796,12 @@ def _message(model: FileModel, stray: Stray) -> str:
             f"the tensor as "
             "a buffer and pass it in `forward`."
         )
+    if isinstance(stray.holder, Tensor) and stray.holder.tracked:
+        return (
+            f"{name} is computed once, from a parameter, so it does not follow what that learns and "
+            f"`.to(device)` leaves it "
+            f"on the CPU{when}; compute it in `forward`."
+        )
     if isinstance(stray.holder, Container):
         shape = stray.holder.shape.value
         return (
@@ -819,13 +825,13 @@ def _message(model: FileModel, stray: Stray) -> str:
 
 def _fixes(model: FileModel, stray: Stray) -> Iterable[Fix]:
     store, tensor = stray.store, stray.holder
-    if not isinstance(tensor, Tensor) or not _can_register(stray):
+    if not isinstance(tensor, Tensor) or tensor.tracked or not _can_register(stray):
         return
     if store.how is How.SETATTR and isinstance(store.statement.node, cst.Call):
         for persistent in persistence(tensor):
             yield Fix(_title(tensor, persistent), _is_safe(tensor, persistent), _setattr_edits(store, persistent))
         return
-    if store.how is How.UNPACK:
+    if store.how in {How.UNPACK, How.ELEMENT}:
         edits = _unpacked(model, stray)
         if edits is not None:
             persistent = persistence(tensor)[0]
