@@ -37,6 +37,8 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     if not values:
         return None
     names = ",".join(values).replace(",", " ").split()
+    if not names:
+        raise click.BadParameter("it names no rule", ctx, param)
     known = (*rule_names(), *NOTICES) if param.name == "ignore" else rule_names()
     for name in names:
         if name not in known:

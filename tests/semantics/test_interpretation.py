@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.semantics.programs import assert_marked, findings, module, script
 
+ROOT = Path(__file__).parents[2]
 ADDS = "return x + self.t"
 CHAINS = """
 for layer in self.layers:
@@ -399,7 +404,7 @@ MOVES = {
                 return x + self.t
     """),
     "a method moves it": module(
-        "self.t = torch.ones(size)  # warning: unregistered-tensor",
+        "self.t = torch.ones(size)  # hint: unregistered-tensor",
         ADDS,
         methods="def prepare(self, device):\n    self.t = self.t.to(device)\n",
     ),
@@ -506,9 +511,9 @@ BOUNDED = {
         "layers = [nn.Linear(4, 4)]\n" + "layers = layers + layers\n" * 22 + "self.layers = layers  # error: unregistered-module",
         CHAINS,
     ),
-    "doubling tuple": module(
-        "pair = (nn.Linear(4, 4),)\n" + "pair = (pair, pair)\n" * 22 + "self.layers = pair  # expect: unregistered-module",
-        CHAINS,
+    "doubling tuple": module(LAYERS + "\npair = (1, nn.ReLU())\n" + "pair = (pair, pair)\n" * 40 + "self.pair = pair", CHAINS),
+    "nesting branches": module(
+        LAYERS + "\nself.n = {'a': 1}\n" + "".join(f"if size > {n}:\n    self.n = [self.n, {n}]\n" for n in range(30)), CHAINS
     ),
     "extending itself": module(
         "layers = [nn.Linear(4, 4)]\n" + "layers += layers\n" * 22 + "self.layers = layers  # error: unregistered-module", CHAINS
@@ -557,12 +562,6 @@ BOUNDED = {
             def forward(self, x):
                 return self.layers[0](x)
     """),
-    "nested calls": module(
-        "self.n = " + "abs(" * 500 + "size" + ")" * 500 + "\n" + LAYERS, CHAINS
-    ),
-    "nested lists": module("self.n = " + "[" * 80 + "]" * 80 + "\n" + LAYERS, CHAINS),
-    "chained methods": module("self.n = size" + ".item()" * 300 + "\n" + LAYERS, CHAINS),
-    "long sum": module("self.n = size" + " + 1" * 500 + "\n" + LAYERS, CHAINS),
     "long function": module(
         "".join(f"self.size_{n} = size * {n}\n" for n in range(3000)) + LAYERS, CHAINS
     ),
@@ -578,9 +577,31 @@ BOUNDED = {
 }
 
 
+DEEP = {
+    "nested calls": module(
+        "self.n = " + "abs(" * 500 + "size" + ")" * 500 + "\n" + LAYERS, CHAINS
+    ),
+    "nested lists": module("self.n = " + "[" * 80 + "]" * 80 + "\n" + LAYERS, CHAINS),
+    "chained methods": module("self.n = size" + ".item()" * 300 + "\n" + LAYERS, CHAINS),
+    "long sum": module("self.n = size" + " + 1" * 500 + "\n" + LAYERS, CHAINS),
+}
+"""What is nested too deeply is left out, and only that."""
+
+
+def assert_ends(code: str, how: str) -> None:
+    """Assert in a process of its own, which can be stopped if it does not end."""
+    program = f"import sys; from tests.semantics.programs import {how}; {how}(sys.stdin.read())"
+    subprocess.run([sys.executable, "-c", program], input=code, check=True, text=True, timeout=60, cwd=ROOT)
+
+
 @pytest.mark.parametrize("code", BOUNDED.values(), ids=BOUNDED)
 def test_every_run_ends(code: str) -> None:
-    assert_marked(code)
+    assert_ends(code, "assert_marked")
+
+
+@pytest.mark.parametrize("code", DEEP.values(), ids=DEEP)
+def test_deep_expression_ends(code: str) -> None:
+    assert_ends(code, "assert_found")
 
 
 def test_file_of_the_same_function_many_times() -> None:

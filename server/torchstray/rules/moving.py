@@ -10,7 +10,6 @@ import libcst as cst
 from torchstray.rules.before_super_init import first_statement
 from torchstray.rules.repairs import indentation, line_end, line_start
 from torchstray.semantics.classes import ClassModel
-from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.names import dotted
 from torchstray.text.edits import Edit
@@ -40,12 +39,10 @@ def end_of_state(model: FileModel, cls: ClassModel) -> Insertion | None:
 
 def after_super_call(model: FileModel, cls: ClassModel) -> Insertion | None:
     """Behind the call of the base's `__init__`, so that all that follows can use what is added."""
-    return _place(model, cls, _is_super_call, following=True)
+    return _place(model, cls, _is_super_call)
 
 
-def _place(
-    model: FileModel, cls: ClassModel, wanted: Callable[[cst.CSTNode], bool], following: bool = False
-) -> Insertion | None:
+def _place(model: FileModel, cls: ClassModel, wanted: Callable[[cst.CSTNode], bool]) -> Insertion | None:
     init = cls.methods.get("__init__")
     if init is None:
         return _new_init(model, cls)
@@ -57,8 +54,6 @@ def _place(
     chosen = next((number for number in reversed(range(leaving)) if wanted(lines[number])), None)
     if chosen is None or first is None:
         return None
-    while following and chosen + 1 < leaving and _is_constant(lines[chosen + 1], init):
-        chosen += 1  # what was moved here before stays before what comes now
     chosen_line = lines[chosen]
     span = cls.statement.span(chosen_line)
     last = _last_offset(cls, chosen_line)
@@ -73,17 +68,6 @@ def _returns(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Lambda):
         return False
     return isinstance(node, cst.Return) or any(_returns(child) for child in node.children)
-
-
-def _is_constant(node: cst.CSTNode, init: cst.FunctionDef) -> bool:
-    """Whether a statement sets one attribute, by a call that depends on no argument of the constructor."""
-    if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
-        return False
-    small = node.body[0]
-    given = {parameter.name.value for parameter in [*init.params.params[1:], *init.params.kwonly_params]}
-    registers = isinstance(small, cst.Expr) and _sets_attribute(small)
-    sets = isinstance(small, cst.Assign) and isinstance(small.value, cst.Call) and _sets_attribute(small)
-    return (registers or sets) and not given & set(names_in(small))
 
 
 def _last_offset(cls: ClassModel, node: cst.CSTNode) -> int:

@@ -760,6 +760,8 @@ def _severity(model: FileModel, stray: Stray) -> Severity:
         return Severity.HINT
     if stray.failing is not None:
         return Severity.WARNING if stray.handed_in else Severity.ERROR
+    if stray.overwritten_later:
+        return Severity.HINT
     uses = stray.uses
     if any(use.handling in {Handling.HANDED_ON, Handling.FAILS} for use in uses):
         return Severity.WARNING

@@ -464,6 +464,9 @@ class Evaluator(abc.ABC):
             return self.narrowed(test.expression, not outcome)
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) is outcome:
             return {**self.narrowed(test.left, outcome), **self.narrowed(test.right, outcome)}
+        if isinstance(test, cst.BooleanOperation):  # one of the two decided it
+            left, right = self.narrowed(test.left, outcome), self.narrowed(test.right, outcome)
+            return {name: one_of([left[name], right[name]]) for name in left.keys() & right.keys()}
         if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and len(test.comparisons) == 1:
             comparison = test.comparisons[0]
             if isinstance(comparison.operator, cst.Is | cst.IsNot) and dotted(comparison.comparator) == "None":
@@ -479,6 +482,10 @@ class Evaluator(abc.ABC):
                 kind = self.evaluate(test.args[1].value)
                 if kind == Qualified("torch.nn.Parameter") and outcome:
                     return {subject.value: Tensor(Source.ARGUMENT, requires_grad=True, alias="parameter")}
+                if kind == Qualified("torch.nn.Module"):
+                    return self._kept(
+                        subject, lambda value: isinstance(value, FunctionValue | Scalar | Container) is not outcome
+                    )
                 if kind == Qualified("torch.Tensor"):
                     return self._tensor_test(subject, outcome)
                 parts = _parts(kind)

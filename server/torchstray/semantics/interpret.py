@@ -790,10 +790,7 @@ class Interpreter(Caller):
             return True
         if all((isinstance(option, Input) and option.proven) or isinstance(option, Tensor) for option in options):
             return True
-        function = self.frame.function
-        if not isinstance(receiver, cst.Name) or function is None:
-            return False
-        return receiver.value in self.model.arithmetic_names(function)
+        return isinstance(receiver, cst.Name) and receiver.value in self.model.arithmetic_names(self.frame.function)
 
     def _moved_loop_variables(self, loop: cst.For) -> None:
         targets = set(names_in(loop.target))

@@ -43,6 +43,7 @@ STEPS = (
     "generate",
     "sample",
 )
+_DEFINITIONS = (cst.ClassDef, cst.FunctionDef)
 _STATE = (ModuleInstance, Parameter, Tensor)
 _NO_STATE = State(parameters=False, buffers=False, mode=False)
 
@@ -58,7 +59,7 @@ class FileModel:
         self._classes: dict[cst.ClassDef, ClassModel] = {}
         self._facts: dict[ClassModel, ClassFacts] = {}
         self._states: dict[ClassModel, State | None] = {}
-        self._arithmetic: dict[cst.CSTNode, frozenset[str]] = {}
+        self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
         self._define()
 
     # Classes and functions
@@ -256,9 +257,7 @@ class FileModel:
         for statement in self.document.statements:
             frame = Frame(statement, self.globals)
             interpreter.frames.append(frame)
-            interpreter.run(
-                [line for line in statement.tree.body if not isinstance(line, cst.ClassDef | cst.FunctionDef)]
-            )
+            interpreter.run([line for line in statement.tree.body if not isinstance(line, _DEFINITIONS)])
             self.globals = interpreter.globals = frame.names
             interpreter.frames.pop()
         self._collect(interpreter)
@@ -286,11 +285,14 @@ class FileModel:
         self.moves.extend(interpreter.discarded)
         self.non_leaves.extend(interpreter.non_leaves)
 
-    def arithmetic_names(self, function: FunctionValue) -> frozenset[str]:
-        """The names that a function adds, multiplies, negates and the like."""
-        if function.node not in self._arithmetic:
-            self._arithmetic[function.node] = frozenset(_operands(function.node))
-        return self._arithmetic[function.node]
+    def arithmetic_names(self, function: FunctionValue | None) -> frozenset[str]:
+        """The names that a function (None: the file's top level) adds, multiplies, negates and the like."""
+        node = function.node if function is not None else None
+        if node not in self._arithmetic:
+            top = [line for statement in self.document.statements for line in statement.tree.body]
+            scope = [node] if node is not None else [line for line in top if not isinstance(line, _DEFINITIONS)]
+            self._arithmetic[node] = frozenset(name for part in scope for name in _operands(part))
+        return self._arithmetic[node]
 
     def attribute_read(self, attribute: str) -> bool:
         """Whether anything in the file reads an attribute of this name other than through `self`, or one whose name

@@ -89,6 +89,11 @@ class Stray:
         )
 
     @property
+    def overwritten_later(self) -> bool:
+        """Whether another method gives the attribute a new value, so that this one may be a placeholder."""
+        return any(store.attribute == self.attribute and store.phase is not Phase.INIT for store in self.facts.stores)
+
+    @property
     def failing(self) -> Use | None:
         """The first use in `forward` that fails on another device."""
         if self.placed or self.moved_later:
