@@ -68,11 +68,7 @@ def assert_marked(code: str) -> None:
 
 def assert_found(code: str) -> None:
     """Assert the same of a program that is too deep to be read as a whole."""
-    marks = [
-        (row, mark[1], mark[2])
-        for row, line in enumerate(code.splitlines(), 1)
-        for mark in _MARK.finditer(line)
-    ]
+    marks = [(row, mark[1], mark[2]) for row, line in enumerate(code.splitlines(), 1) for mark in _MARK.finditer(line)]
     lines = Document(code).lines
     found = []
     for finding in findings(code):

@@ -54,7 +54,8 @@ OTHERS = {
 
 PLACES = {
     "in a function": "def build():\n    class Net(nn.Module):\n        {body}\n    return Net()\n",
-    "in a method": "class Factory:\n    def build(self):\n        class Net(nn.Module):\n            {body}\n        return Net()\n",
+    "in a method": "class Factory:\n    def build(self):\n        class Net(nn.Module):\n            {body}\n"
+    "        return Net()\n",
     "in a class": "class Outer:\n    class Net(nn.Module):\n        {body}\n",
     "in a module class": "class Outer(nn.Module):\n    class Net(nn.Module):\n        {body}\n",
     "under if": "if torch.cuda.is_available():\n    class Net(nn.Module):\n        {body}\n",
@@ -65,7 +66,8 @@ PLACES = {
     "under with": "with torch.no_grad():\n    class Net(nn.Module):\n        {body}\n",
     "under for": "for _ in range(2):\n    class Net(nn.Module):\n        {body}\n",
     "under match": "match torch.__version__:\n    case _:\n        class Net(nn.Module):\n            {body}\n",
-    "in a deep place": "def f():\n    if f:\n        class A:\n            def g(self):\n                class Net(nn.Module):\n                    {body}\n",
+    "in a deep place": "def f():\n    if f:\n        class A:\n            def g(self):\n"
+    "                class Net(nn.Module):\n                    {body}\n",
     "in a function of a function": "def f():\n    def g():\n        class Net(nn.Module):\n            {body}\n",
 }
 

@@ -19,7 +19,9 @@ return x
 """
 
 BRANCHES = {
-    "if": module("if size:\n    self.t = torch.ones(size)  # expect: unregistered-tensor\nelse:\n    self.t = None", ADDS),
+    "if": module(
+        "if size:\n    self.t = torch.ones(size)  # expect: unregistered-tensor\nelse:\n    self.t = None", ADDS
+    ),
     "both branches": module(
         "if size:\n    self.t = torch.ones(size)  # error: unregistered-tensor\n"
         "else:\n    self.t = torch.zeros(2)  # error: unregistered-tensor",
@@ -33,10 +35,14 @@ BRANCHES = {
         "self.t = t  # expect: unregistered-tensor",
         ADDS,
     ),
-    "elif of numbers": module("if size > 3:\n    t = 1.0\nelif size > 2:\n    t = 3\nelse:\n    t = 2.0\nself.t = t", ADDS),
+    "elif of numbers": module(
+        "if size > 3:\n    t = 1.0\nelif size > 2:\n    t = 3\nelse:\n    t = 2.0\nself.t = t", ADDS
+    ),
     "ternary": module("self.t = torch.ones(size) if size else None  # expect: unregistered-tensor", ADDS),
     "ternary of layers": module("self.act = nn.PReLU() if size else nn.ReLU()", "return self.act(x)"),
-    "ternary of lists": module("self.layers = [nn.Linear(4, 4)] if size else []  # expect: unregistered-module", CHAINS),
+    "ternary of lists": module(
+        "self.layers = [nn.Linear(4, 4)] if size else []  # expect: unregistered-module", CHAINS
+    ),
     "or": module(
         "self.table = given = None or torch.ones(size)  # error: unregistered-tensor", "return x + self.table"
     ),
@@ -51,10 +57,12 @@ BRANCHES = {
         CHAINS,
     ),
     "try": module(
-        "try:\n    t = read()\nexcept OSError:\n    t = torch.ones(size)\nself.t = t  # expect: unregistered-tensor", ADDS
+        "try:\n    t = read()\nexcept OSError:\n    t = torch.ones(size)\nself.t = t  # expect: unregistered-tensor",
+        ADDS,
     ),
     "try else finally": module(
-        "try:\n    n = read()\nexcept OSError:\n    n = 0\nelse:\n    self.a = torch.ones(size)  # expect: unregistered-tensor\n"
+        "try:\n    n = read()\nexcept OSError:\n    n = 0\nelse:\n"
+        "    self.a = torch.ones(size)  # expect: unregistered-tensor\n"
         "finally:\n    self.b = torch.ones(size)  # error: unregistered-tensor",
         "return x * self.a + self.b",
     ),
@@ -63,7 +71,8 @@ BRANCHES = {
     "walrus": module("if (t := torch.ones(size)) is not None:\n    self.t = t  # expect: unregistered-tensor", ADDS),
     "walrus of a number": module("if (t := size * 2) > 3:\n    self.t = t", ADDS),
     "while": module(
-        "self.layers = []  # error: unregistered-module\nwhile len(self.layers) < count:\n    self.layers.append(nn.Linear(4, 4))",
+        "self.layers = []  # error: unregistered-module\nwhile len(self.layers) < count:\n"
+        "    self.layers.append(nn.Linear(4, 4))",
         CHAINS,
     ),
     "while of numbers": module("self.sizes = []\nwhile len(self.sizes) < count:\n    self.sizes.append(size)"),
@@ -102,7 +111,9 @@ BRANCHES = {
         "self.layers = nn.ModuleList()\nself.layers = [nn.Linear(4, 4)]  # error: unregistered-module", CHAINS
     ),
     "deleted": module("self.t = torch.ones(size)\nself.n = self.t.sum().item()\ndel self.t", "return x * self.n"),
-    "deleted and registered": module("self.t = torch.ones(size)\ndel self.t\nself.register_buffer('t', torch.ones(size))", ADDS),
+    "deleted and registered": module(
+        "self.t = torch.ones(size)\ndel self.t\nself.register_buffer('t', torch.ones(size))", ADDS
+    ),
     "assert": module("assert size > 0\nself.t = torch.ones(size)  # error: unregistered-tensor", ADDS),
     "global constant": module(
         "self.t = torch.tensor(MEAN)  # error: unregistered-tensor", ADDS, before="MEAN = [0.1, 0.2]\n"
@@ -125,9 +136,12 @@ NARROWING = {
             def forward(self, x):
                 return x + self.t
     """),
-    "is None": module("t = torch.ones(size) if size else None\nif t is None:\n    self.t = t\nelse:\n    self.t = 1.0", ADDS),
+    "is None": module(
+        "t = torch.ones(size) if size else None\nif t is None:\n    self.t = t\nelse:\n    self.t = 1.0", ADDS
+    ),
     "isinstance of a float": module(
-        "t = torch.ones(size) if size else 1.0\nif isinstance(t, float):\n    self.t = t\nelse:\n    self.register_buffer('t', t)",
+        "t = torch.ones(size) if size else 1.0\nif isinstance(t, float):\n    self.t = t\nelse:\n"
+        "    self.register_buffer('t', t)",
         ADDS,
     ),
     "isinstance of a tensor": module(
@@ -141,7 +155,8 @@ NARROWING = {
         ADDS,
     ),
     "is_tensor": module(
-        "t = torch.ones(size) if size else 1.0\nif torch.is_tensor(t):\n    self.register_buffer('t', t)\nelse:\n    self.t = t",
+        "t = torch.ones(size) if size else 1.0\nif torch.is_tensor(t):\n    self.register_buffer('t', t)\n"
+        "else:\n    self.t = t",
         ADDS,
     ),
     "callable": module(
@@ -149,20 +164,32 @@ NARROWING = {
         "return self.act(x)",
     ),
     "and": module(
-        "t = torch.ones(size) if size else None\nif size and t is not None:\n    self.register_buffer('t', t)\nelse:\n    self.n = 1", ADDS
+        "t = torch.ones(size) if size else None\nif size and t is not None:\n    self.register_buffer('t', t)\n"
+        "else:\n    self.n = 1",
+        ADDS,
     ),
-    "ternary": module("t = torch.ones(size) if size else None\nself.n = 0 if t is not None else t", "return x + self.n"),
+    "ternary": module(
+        "t = torch.ones(size) if size else None\nself.n = 0 if t is not None else t", "return x + self.n"
+    ),
 }
 
 PHASES = {
-    "setup hook": module("pass", ADDS, methods="def setup(self, stage):\n    self.t = torch.ones(3)  # error: unregistered-tensor\n"),
+    "setup hook": module(
+        "pass", ADDS, methods="def setup(self, stage):\n    self.t = torch.ones(3)  # error: unregistered-tensor\n"
+    ),
     "helper called by the constructor": module(
-        "self._build(size)", ADDS, methods="def _build(self, n):\n    self.t = torch.ones(n)  # error: unregistered-tensor\n"
+        "self._build(size)",
+        ADDS,
+        methods="def _build(self, n):\n    self.t = torch.ones(n)  # error: unregistered-tensor\n",
     ),
     "activation kept by forward": module("self.last = None", "self.last = x * 2\nreturn self.last"),
-    "cache filled by forward": module("self.cache = None", "if self.cache is None:\n    self.cache = x.new_zeros(3)\nreturn x + self.cache"),
+    "cache filled by forward": module(
+        "self.cache = None", "if self.cache is None:\n    self.cache = x.new_zeros(3)\nreturn x + self.cache"
+    ),
     "list of activations": module("self.seen = []", "self.seen.append(x)\nreturn x"),
-    "list of losses in a step": module("self.losses = []", methods="def training_step(self, batch, i):\n    self.losses.append(batch.sum())\n"),
+    "list of losses in a step": module(
+        "self.losses = []", methods="def training_step(self, batch, i):\n    self.losses.append(batch.sum())\n"
+    ),
     "layers added by another method": module(
         "self.heads = []",
         "return self.heads[0](x)",
@@ -175,15 +202,15 @@ PHASES = {
     ),
     "layer built in forward": module("pass", "return nn.Linear(4, 4)(x)  # error: layer-in-forward"),
     "layer built in what forward calls": module(
-        "pass", "return self.head(x)", methods="def head(self, x):\n    return nn.Linear(4, 4)(x)  # error: layer-in-forward\n"
+        "pass",
+        "return self.head(x)",
+        methods="def head(self, x):\n    return nn.Linear(4, 4)(x)  # error: layer-in-forward\n",
     ),
     "layer built in a step": module(
         "pass",
         methods="def training_step(self, batch, i):\n    return nn.Linear(4, 4)(batch)  # expect: layer-in-forward\n",
     ),
-    "layer built in another method": module(
-        "pass", methods="def export(self, x):\n    return nn.Linear(4, 4)(x)\n"
-    ),
+    "layer built in another method": module("pass", methods="def export(self, x):\n    return nn.Linear(4, 4)(x)\n"),
     "stateless layer in forward": module("pass", "return nn.ReLU()(x)"),
     "layer built in a function of the file": module(
         "pass", "return head(x)", before="def head(x):\n    return nn.Linear(4, 4)(x)  # error: layer-in-forward\n"
@@ -193,7 +220,8 @@ PHASES = {
         "if self.fc is None:\n    self.fc = nn.Linear(4, 4)  # expect: layer-in-forward\nreturn self.fc(x)",
     ),
     "layer appended in forward": module(
-        "self.layers = nn.ModuleList()", "self.layers.append(nn.Linear(4, 4))  # error: layer-in-forward\nreturn self.layers[-1](x)"
+        "self.layers = nn.ModuleList()",
+        "self.layers.append(nn.Linear(4, 4))  # error: layer-in-forward\nreturn self.layers[-1](x)",
     ),
     "layer made by a checkpointed method": module(
         "pass",
@@ -376,7 +404,9 @@ MOVES = {
         methods="def to(self, device):\n    self.t = self.t.to(device)\n    return super().to(device)\n",
     ),
     "cuda": module(
-        "self.t = torch.ones(size)", ADDS, methods="def cuda(self):\n    self.t = self.t.cuda()\n    return super().cuda()\n"
+        "self.t = torch.ones(size)",
+        ADDS,
+        methods="def cuda(self):\n    self.t = self.t.cuda()\n    return super().cuda()\n",
     ),
     "all by vars": module(
         "self.t = torch.ones(size)",
@@ -431,11 +461,13 @@ def test_module_that_moves_its_own_state(code: str) -> None:
     assert_marked(code)
 
 
-LAYERS = 'self.layers = [nn.Linear(4, 4)]  # error: unregistered-module'
+LAYERS = "self.layers = [nn.Linear(4, 4)]  # error: unregistered-module"
 
 BOUNDED = {
     "recursion": module(
-        LAYERS, CHAINS + "\n", before="def tree(n):\n    return [tree(n - 1), tree(n - 2), nn.Linear(n, n)]\nROOT = tree(9)\n"
+        LAYERS,
+        CHAINS + "\n",
+        before="def tree(n):\n    return [tree(n - 1), tree(n - 2), nn.Linear(n, n)]\nROOT = tree(9)\n",
     ),
     "recursive class": script("""
         class Tree(nn.Module):
@@ -463,7 +495,8 @@ BOUNDED = {
     "mutual recursion": module(
         "self.t = even(size)",
         ADDS,
-        before="def even(n):\n    return odd(n - 1) or odd(n - 2)\ndef odd(n):\n    return even(n - 1) or even(n - 2)\n",
+        before="def even(n):\n    return odd(n - 1) or odd(n - 2)\ndef odd(n):\n"
+        "    return even(n - 1) or even(n - 2)\n",
     ),
     "mutually recursive classes": script("""
         class A(nn.Module):
@@ -499,7 +532,8 @@ BOUNDED = {
         "return self.heads['a'](x)",
     ),
     "object that holds itself": module(
-        "node = Node()\nnode.next = node\nnode.layer = nn.Linear(4, 4)\nself.node = node  # expect: unregistered-module",
+        "node = Node()\nnode.next = node\nnode.layer = nn.Linear(4, 4)\n"
+        "self.node = node  # expect: unregistered-module",
         "return self.node.layer(x)",
         before="class Node:\n    pass\n",
     ),
@@ -508,32 +542,40 @@ BOUNDED = {
         "self.body = nn.Sequential(nn.Linear(4, 4))\nself.body.append(self.body)\n" + LAYERS, CHAINS
     ),
     "doubling list": module(
-        "layers = [nn.Linear(4, 4)]\n" + "layers = layers + layers\n" * 22 + "self.layers = layers  # error: unregistered-module",
+        "layers = [nn.Linear(4, 4)]\n"
+        + "layers = layers + layers\n" * 22
+        + "self.layers = layers  # error: unregistered-module",
         CHAINS,
     ),
-    "doubling tuple": module(LAYERS + "\npair = (1, nn.ReLU())\n" + "pair = (pair, pair)\n" * 40 + "self.pair = pair", CHAINS),
+    "doubling tuple": module(
+        LAYERS + "\npair = (1, nn.ReLU())\n" + "pair = (pair, pair)\n" * 40 + "self.pair = pair", CHAINS
+    ),
     "nesting branches": module(
-        LAYERS + "\nself.n = {'a': 1}\n" + "".join(f"if size > {n}:\n    self.n = [self.n, {n}]\n" for n in range(30)), CHAINS
+        LAYERS + "\nself.n = {'a': 1}\n" + "".join(f"if size > {n}:\n    self.n = [self.n, {n}]\n" for n in range(30)),
+        CHAINS,
     ),
     "extending itself": module(
-        "layers = [nn.Linear(4, 4)]\n" + "layers += layers\n" * 22 + "self.layers = layers  # error: unregistered-module", CHAINS
+        "layers = [nn.Linear(4, 4)]\n"
+        + "layers += layers\n" * 22
+        + "self.layers = layers  # error: unregistered-module",
+        CHAINS,
     ),
     "calls that branch": module(
         LAYERS,
         CHAINS,
-        before="".join(
-            f"def f{n}(v):\n    return f{n + 1}(f{n + 1}(v))\n" for n in range(30)
-        )
+        before="".join(f"def f{n}(v):\n    return f{n + 1}(f{n + 1}(v))\n" for n in range(30))
         + "def f30(v):\n    return v\nEND = f0(1)\n",
     ),
     "branches in a row": module(
-        "t = 0\n" + "".join(f"if size > {n}:\n    t = {n}\nelse:\n    t = -{n + 1}\n" for n in range(300)) + LAYERS, CHAINS
+        "t = 0\n" + "".join(f"if size > {n}:\n    t = {n}\nelse:\n    t = -{n + 1}\n" for n in range(300)) + LAYERS,
+        CHAINS,
     ),
     "nested branches": module(
         "".join("    " * n + f"if size > {n}:\n" for n in range(60)) + "    " * 60 + "self.n = 1\n" + LAYERS, CHAINS
     ),
     "nested loops": module(
-        "".join("    " * n + f"for i{n} in range(size):\n" for n in range(18)) + "    " * 18 + "self.n = 1\n" + LAYERS, CHAINS
+        "".join("    " * n + f"for i{n} in range(size):\n" for n in range(18)) + "    " * 18 + "self.n = 1\n" + LAYERS,
+        CHAINS,
     ),
     "names in a circle": script("""
         a = b
@@ -562,25 +604,24 @@ BOUNDED = {
             def forward(self, x):
                 return self.layers[0](x)
     """),
-    "long function": module(
-        "".join(f"self.size_{n} = size * {n}\n" for n in range(3000)) + LAYERS, CHAINS
-    ),
+    "long function": module("".join(f"self.size_{n} = size * {n}\n" for n in range(3000)) + LAYERS, CHAINS),
     "long list": module("self.sizes = [" + "1, " * 20_000 + "]\n" + LAYERS, CHAINS),
     "many methods": module(
-        LAYERS, CHAINS, methods="".join(f"def step_{n}(self, x):\n    return self.step_{(n + 1) % 2000}(x)\n" for n in range(2000))
+        LAYERS,
+        CHAINS,
+        methods="".join(f"def step_{n}(self, x):\n    return self.step_{(n + 1) % 2000}(x)\n" for n in range(2000)),
     ),
     "many classes": module(LAYERS, CHAINS)
     + "".join(
-        f"class Net{n}(Net{n - 1 if n else ''}):\n    def __init__(self):\n        super().__init__(1, 2)\n        self.n = {n}\n"
+        f"class Net{n}(Net{n - 1 if n else ''}):\n    def __init__(self):\n        super().__init__(1, 2)\n"
+        f"        self.n = {n}\n"
         for n in range(150)
     ),
 }
 
 
 DEEP = {
-    "nested calls": module(
-        "self.n = " + "abs(" * 500 + "size" + ")" * 500 + "\n" + LAYERS, CHAINS
-    ),
+    "nested calls": module("self.n = " + "abs(" * 500 + "size" + ")" * 500 + "\n" + LAYERS, CHAINS),
     "nested lists": module("self.n = " + "[" * 80 + "]" * 80 + "\n" + LAYERS, CHAINS),
     "chained methods": module("self.n = size" + ".item()" * 300 + "\n" + LAYERS, CHAINS),
     "long sum": module("self.n = size" + " + 1" * 500 + "\n" + LAYERS, CHAINS),

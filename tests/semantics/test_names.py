@@ -135,7 +135,11 @@ SPELLED = {
     "namespace as imported": ("from torch import nn\n", "nn.ModuleList", "from torch import nn\n"),
     "namespace under another name": ("import torch.nn as N\n", "N.ModuleList", "import torch.nn as N\n"),
     "the name itself": ("from torch.nn import ModuleList\n", "ModuleList", "from torch.nn import ModuleList\n"),
-    "the name itself, renamed": ("from torch.nn import ModuleList as ML\n", "ML", "from torch.nn import ModuleList as ML\n"),
+    "the name itself, renamed": (
+        "from torch.nn import ModuleList as ML\n",
+        "ML",
+        "from torch.nn import ModuleList as ML\n",
+    ),
     "the name before the namespace": (
         "from torch import nn\nfrom torch.nn import ModuleList\n",
         "ModuleList",
@@ -222,17 +226,17 @@ SPELLED = {
         "nn.ModuleList",
         '"""Text."""\nfrom __future__ import annotations\nfrom torch import nn\nx = 1\n',
     ),
-    "no import at all": ("x = 1\n", "nn.ModuleList", "from torch import nn\nx = 1\n"),
+    "no import at all": ("x = 1\n", "nn.ModuleList", "from torch import nn\n\n\nx = 1\n"),
     "last line without its end": ("import os", "nn.ModuleList", "import os\nfrom torch import nn\n"),
     "no import but a docstring": (
         '"""Text."""\n\nx = 1\n',
         "nn.ModuleList",
-        '"""Text."""\n\nfrom torch import nn\nx = 1\n',
+        '"""Text."""\n\nfrom torch import nn\n\nx = 1\n',
     ),
     "no import but a shebang": (
         "#!/usr/bin/env python\n# coding: utf-8\nx = 1\n",
         "nn.ModuleList",
-        "#!/usr/bin/env python\n# coding: utf-8\nfrom torch import nn\nx = 1\n",
+        "#!/usr/bin/env python\n# coding: utf-8\nfrom torch import nn\n\n\nx = 1\n",
     ),
     "nothing": ("", "nn.ModuleList", "from torch import nn\n"),
 }

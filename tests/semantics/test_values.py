@@ -13,6 +13,12 @@ for layer in self.layers:
 return x
 """
 
+ACTIVATIONS = [
+    *("ReLU", "Tanh", "GELU", "ELU", "SELU", "CELU", "Sigmoid", "SiLU", "Mish"),
+    *("Softplus", "Softsign", "Hardtanh", "ReLU6", "PReLU"),
+]
+"""The last one is the only one with a parameter."""
+
 TENSORS = {
     "local": module("t = torch.ones(size)\nself.t = t  # error: unregistered-tensor", ADDS),
     "local is registered": module("t = torch.ones(size)\nself.register_buffer('t', t)", ADDS),
@@ -221,7 +227,9 @@ HELD = {
         "fc = nn.Linear(size, size)\nself.call = lambda x: fc(x)  # expect: unregistered-module",
         "return self.call(x)",
     ),
-    "lambda uses self": module("self.fc = nn.Linear(size, size)\nself.call = lambda x: self.fc(x)", "return self.call(x)"),
+    "lambda uses self": module(
+        "self.fc = nn.Linear(size, size)\nself.call = lambda x: self.fc(x)", "return self.call(x)"
+    ),
     "inner function captures a layer": module(
         "fc = nn.Linear(size, size)\ndef call(x):\n    return fc(x)\nself.call = call  # expect: unregistered-module",
         "return self.call(x)",
@@ -288,7 +296,9 @@ HELD = {
         before="from types import SimpleNamespace\n",
     ),
     "simple namespace of numbers": module(
-        "self.hidden = SimpleNamespace(width=size)", "return x * self.hidden.width", before="from types import SimpleNamespace\n"
+        "self.hidden = SimpleNamespace(width=size)",
+        "return x * self.hidden.width",
+        before="from types import SimpleNamespace\n",
     ),
     "helper object": module(
         "self.helper = Helper(size)  # error: unregistered-tensor",
@@ -336,7 +346,9 @@ CONTAINERS = {
         "self.heads = {'a': nn.Linear(4, 4)}  # error: unregistered-module", "return self.heads['a'](x)"
     ),
     "dict of functions": module("self.heads = {'a': F.relu, 'b': torch.tanh}", "return self.heads['a'](x)"),
-    "dict call": module("self.heads = dict(a=nn.Linear(4, 4))  # error: unregistered-module", "return self.heads['a'](x)"),
+    "dict call": module(
+        "self.heads = dict(a=nn.Linear(4, 4))  # error: unregistered-module", "return self.heads['a'](x)"
+    ),
     "dict comprehension": module(
         "self.heads = {n: nn.Linear(4, 4) for n in 'ab'}  # error: unregistered-module", "return self.heads['a'](x)"
     ),
@@ -353,7 +365,9 @@ CONTAINERS = {
     "comprehension": module(
         "self.layers = [nn.Linear(4, 4) for _ in range(count)]  # error: unregistered-module", CHAINS
     ),
-    "comprehension in a ModuleList": module("self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(count)])", CHAINS),
+    "comprehension in a ModuleList": module(
+        "self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(count)])", CHAINS
+    ),
     "nested comprehension": module(
         "self.layers = [[nn.Linear(4, 4) for _ in range(2)] for _ in range(count)]  # error: unregistered-module",
         "for group in self.layers:\n    x = group[0](x)\nreturn x",
@@ -361,7 +375,8 @@ CONTAINERS = {
     "append": module("self.layers = []  # error: unregistered-module\nself.layers.append(nn.Linear(4, 4))", CHAINS),
     "append of numbers": module("self.sizes = []\nself.sizes.append(size)"),
     "append in a loop": module(
-        "self.layers = []  # error: unregistered-module\nfor _ in range(count):\n    self.layers.append(nn.Linear(4, 4))",
+        "self.layers = []  # error: unregistered-module\nfor _ in range(count):\n"
+        "    self.layers.append(nn.Linear(4, 4))",
         CHAINS,
     ),
     "append to a local": module(
@@ -386,7 +401,8 @@ CONTAINERS = {
     "plus-equals of a ModuleList": module("self.layers = nn.ModuleList()\nself.layers += [nn.Linear(4, 4)]", CHAINS),
     "sum of lists": module("self.layers = [nn.Linear(4, 4)] + [nn.ReLU()]  # error: unregistered-module", CHAINS),
     "sum of many lists": module(
-        "groups = [[nn.Linear(4, 4)] for _ in range(count)]\nself.layers = sum(groups, [])  # error: unregistered-module",
+        "groups = [[nn.Linear(4, 4)] for _ in range(count)]\n"
+        "self.layers = sum(groups, [])  # error: unregistered-module",
         CHAINS,
     ),
     "multiplied": module("self.layers = [nn.Linear(4, 4)] * count  # error: unregistered-module", CHAINS),
@@ -413,14 +429,16 @@ CONTAINERS = {
         "return self.heads['a'](x)",
     ),
     "update with keywords": module(
-        "self.heads = {}  # error: unregistered-module\nself.heads.update(a=nn.Linear(4, 4))", "return self.heads['a'](x)"
+        "self.heads = {}  # error: unregistered-module\nself.heads.update(a=nn.Linear(4, 4))",
+        "return self.heads['a'](x)",
     ),
     "union": module(
         "heads = {'a': nn.Linear(4, 4)}\nself.heads = heads | {'b': nn.Tanh()}  # error: unregistered-module",
         "return self.heads['a'](x)",
     ),
     "union in place": module(
-        "self.heads = {}  # error: unregistered-module\nself.heads |= {'a': nn.Linear(4, 4)}", "return self.heads['a'](x)"
+        "self.heads = {}  # error: unregistered-module\nself.heads |= {'a': nn.Linear(4, 4)}",
+        "return self.heads['a'](x)",
     ),
     "merged literals": module(
         "first = {'a': nn.Linear(4, 4)}\nself.heads = {**first, 'b': nn.Tanh()}  # error: unregistered-module",
@@ -442,7 +460,8 @@ CONTAINERS = {
     ),
     "deque of numbers": module("self.losses = deque(maxlen=3)", before="from collections import deque\n"),
     "zip": module(
-        "first = [nn.Linear(4, 4)]\nsecond = [nn.ReLU()]\nself.layers = list(zip(first, second))  # error: unregistered-module",
+        "first = [nn.Linear(4, 4)]\nsecond = [nn.ReLU()]\n"
+        "self.layers = list(zip(first, second))  # error: unregistered-module",
         "for a, b in self.layers:\n    x = b(a(x))\nreturn x",
     ),
     "zip into a dict": module(
@@ -454,12 +473,19 @@ CONTAINERS = {
         "for i, layer in enumerate([nn.Linear(4, 4), nn.ReLU()]):\n    self.heads[i] = layer",
         "return self.heads[0](x)",
     ),
-    "map": module("self.layers = list(map(make, range(count)))  # error: unregistered-module", CHAINS,
-        before="def make(n):\n    return nn.Linear(n, n)\n"),
-    "map into a ModuleList": module("self.layers = nn.ModuleList(map(make, range(count)))", CHAINS,
-        before="def make(n):\n    return nn.Linear(n, n)\n"),
+    "map": module(
+        "self.layers = list(map(make, range(count)))  # error: unregistered-module",
+        CHAINS,
+        before="def make(n):\n    return nn.Linear(n, n)\n",
+    ),
+    "map into a ModuleList": module(
+        "self.layers = nn.ModuleList(map(make, range(count)))",
+        CHAINS,
+        before="def make(n):\n    return nn.Linear(n, n)\n",
+    ),
     "filter": module(
-        "layers = [nn.Linear(4, 4), None]\nself.layers = list(filter(None, layers))  # error: unregistered-module", CHAINS
+        "layers = [nn.Linear(4, 4), None]\nself.layers = list(filter(None, layers))  # error: unregistered-module",
+        CHAINS,
     ),
     "reversed": module("self.layers = list(reversed([nn.Linear(4, 4)]))  # error: unregistered-module", CHAINS),
     "sorted": module("self.layers = sorted([nn.Linear(4, 4)], key=id)  # error: unregistered-module", CHAINS),
@@ -499,7 +525,8 @@ CONTAINERS = {
         "layers = [nn.Linear(4, 4)]\nself.layers = layers.copy()  # error: unregistered-module", CHAINS
     ),
     "deep copies": module(
-        "layer = nn.Linear(4, 4)\nself.layers = [copy.deepcopy(layer) for _ in range(count)]  # error: unregistered-module",
+        "layer = nn.Linear(4, 4)\n"
+        "self.layers = [copy.deepcopy(layer) for _ in range(count)]  # error: unregistered-module",
         CHAINS,
         before="import copy\n",
     ),
@@ -524,10 +551,12 @@ CONTAINERS = {
         "self.rates = torch.linspace(0, 1, size).tolist()", "for rate in self.rates:\n    x = x * rate\nreturn x"
     ),
     "drop path rates": module(
-        "self.rates = [r.item() for r in torch.linspace(0, 1, size)]", "for rate in self.rates:\n    x = x * rate\nreturn x"
+        "self.rates = [r.item() for r in torch.linspace(0, 1, size)]",
+        "for rate in self.rates:\n    x = x * rate\nreturn x",
     ),
     "dict of tensors": module(
-        "self.tables = {}  # error: unregistered-tensor\nself.tables['a'] = torch.ones(size)", "return x + self.tables['a']"
+        "self.tables = {}  # error: unregistered-tensor\nself.tables['a'] = torch.ones(size)",
+        "return x + self.tables['a']",
     ),
     "values of a dict": module(
         "self.tables = {'a': torch.ones(size)}  # error: unregistered-tensor",
@@ -582,6 +611,101 @@ CONTAINERS = {
     """),
 }
 
+WRAPPED = {
+    "weight_norm": module(
+        "self.layers = [nn.utils.weight_norm(nn.Linear(4, 4)) for _ in range(count)]  # error: unregistered-module",
+        CHAINS,
+    ),
+    "spectral_norm of parametrizations": module(
+        "self.layers = [spectral_norm(nn.Linear(4, 4))]  # error: unregistered-module",
+        CHAINS,
+        before="from torch.nn.utils.parametrizations import spectral_norm\n",
+    ),
+    "weight_norm of a registered layer": module(
+        "self.fc = nn.utils.weight_norm(nn.Linear(4, 4))\nself.layers = [self.fc]", CHAINS
+    ),
+    "compiled": module("self.layers = [torch.compile(nn.Linear(4, 4))]  # error: unregistered-module", CHAINS),
+    "scripted": module("self.layers = [torch.jit.script(nn.Linear(4, 4))]  # error: unregistered-module", CHAINS),
+    "set to eval": module("self.layers = [nn.Linear(4, 4).eval()]  # error: unregistered-module", CHAINS),
+    "frozen": module("self.layers = [nn.Linear(4, 4).requires_grad_(False)]  # error: unregistered-module", CHAINS),
+    "moved": module("self.layers = [nn.Linear(4, 4).cuda()]  # expect: unregistered-module", CHAINS),
+    "applied": module(
+        "self.layers = [nn.Linear(4, 4).apply(reset)]  # error: unregistered-module",
+        CHAINS,
+        before="def reset(m):\n    pass\n",
+    ),
+    "class by default": script("""
+        class Net(nn.Module):
+            def __init__(self, kind=nn.Linear):
+                super().__init__()
+                self.layers = [kind(4, 4)]  # expect: unregistered-module
+            def forward(self, x):
+                return self.layers[0](x)
+    """),
+    "stateless class by default": script("""
+        class Net(nn.Module):
+            def __init__(self, kind=nn.ReLU):
+                super().__init__()
+                self.layers = [kind()]
+            def forward(self, x):
+                return self.layers[0](x)
+    """),
+    "class in the keyword arguments": script("""
+        class Net(nn.Module):
+            def __init__(self, **options):
+                super().__init__()
+                self.layers = [options.get("kind", nn.Linear)(4, 4)]  # expect: unregistered-module
+            def forward(self, x):
+                return self.layers[0](x)
+    """),
+    "class by its name": module(
+        "self.layers = [getattr(nn, 'GRU')(4, 4)]  # error: unregistered-module", "return self.layers[0](x)"
+    ),
+    "class from a table": module(
+        "self.layers = [KINDS['a'](4, 4)]  # expect: unregistered-module",
+        CHAINS,
+        before="KINDS = {'a': nn.Linear, 'b': nn.Bilinear}\n",
+    ),
+    "stateless class from a table": module(
+        "self.layers = [KINDS['a']()]", CHAINS, before="KINDS = {'a': nn.ReLU, 'b': nn.Tanh}\n"
+    ),
+    "partial of a class": module(
+        "make = partial(nn.Linear, 4)\nself.layers = [make(4) for _ in range(count)]  # error: unregistered-module",
+        CHAINS,
+        before="from functools import partial\n",
+    ),
+    "one of many": module(
+        "self.layers = [make(size)]  # expect: unregistered-module",
+        CHAINS,
+        before="def make(kind):\n"
+        + "".join(f"    if kind == {n}:\n        return nn.{name}()\n" for n, name in enumerate(ACTIVATIONS)),
+    ),
+    "starred attribute": module(
+        "self.first, *self.layers = [nn.Linear(4, 4) for _ in range(count)]  # expect: unregistered-module", CHAINS
+    ),
+    "device of the keyword arguments": script("""
+        class Net(nn.Module):
+            def __init__(self, device=None, **options):
+                super().__init__()
+                self.device = device or options.get("device", "cpu")
+                self.t = torch.ones(4, device=self.device)  # hint: unregistered-tensor
+            def forward(self, x):
+                return x + self.t
+    """),
+    "conversion of another class": module(
+        "self.t = Frame(size).to('cuda')", "return x", before="from mine import Frame\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["", "  # hint: unregistered-tensor", "  # error: unregistered-module", "  # error: unregistered-tensor" * 2],
+)
+def test_wrong_marks_are_noticed(mark: str) -> None:
+    with pytest.raises(AssertionError):
+        assert_marked(module(f"self.t = torch.ones(size){mark}", ADDS))
+
 
 @pytest.mark.parametrize("code", TENSORS.values(), ids=TENSORS)
 def test_tensors(code: str) -> None:
@@ -600,6 +724,11 @@ def test_what_objects_and_functions_hold(code: str) -> None:
 
 @pytest.mark.parametrize("code", CONTAINERS.values(), ids=CONTAINERS)
 def test_containers(code: str) -> None:
+    assert_marked(code)
+
+
+@pytest.mark.parametrize("code", WRAPPED.values(), ids=WRAPPED)
+def test_layers_by_other_roads(code: str) -> None:
     assert_marked(code)
 
 
@@ -638,7 +767,6 @@ NEW_KEYS = {
     "random in part": "torch.ones(size) + torch.rand(size)",
     "random permutation": "torch.randperm(size)",
     "bernoulli": "torch.bernoulli(torch.ones(size) * 0.5)",
-    "loaded": "torch.ones(1) * torch.load('table.pt')",
     "from numpy": "torch.from_numpy(table)",
     "from data": "torch.tensor(table)",
     "from a file": "torch.as_tensor(open('table.txt').read().split())",

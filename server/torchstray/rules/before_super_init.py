@@ -23,7 +23,7 @@ from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Early, Emptied
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted
+from torchstray.semantics.names import dotted, is_docstring
 from torchstray.semantics.values import Place
 from torchstray.text.edits import Edit
 
@@ -718,12 +718,7 @@ def first_statement(function: cst.FunctionDef) -> cst.BaseStatement | None:
     if not isinstance(function.body, cst.IndentedBlock):
         return None
     for line in function.body.body:
-        docstring = (
-            isinstance(line, cst.SimpleStatementLine)
-            and isinstance(line.body[0], cst.Expr)
-            and isinstance(line.body[0].value, cst.SimpleString | cst.ConcatenatedString)
-        )
-        if not docstring:
+        if not is_docstring(line):
             return line
     return None
 

@@ -133,8 +133,8 @@ from torch import nn
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.last = nn.Linear(4, 1)
         self.hidden = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 1)
 
     def forward(self, x):
         return self.last(self.hidden(x).relu())
@@ -250,8 +250,8 @@ class Regular(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(4, 4)
         self.drop = nn.Dropout(self.rate)  # heavy
+        self.layer = nn.Linear(4, 4)
 
     def forward(self, x):
         return self.drop(self.layer(x))

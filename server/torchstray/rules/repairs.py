@@ -10,7 +10,7 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.facts import Store
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.strays import Stray
-from torchstray.semantics.values import Container, Name, Place, Scalar, Shape, Value, options_of
+from torchstray.semantics.values import Container, Name, Place, Scalar, Shape, Value, contents
 from torchstray.text.edits import Edit, Span
 
 MODULES = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
@@ -135,23 +135,20 @@ def needs_parentheses(node: cst.BaseExpression) -> bool:
     return not isinstance(node, atoms) and not getattr(node, "lpar", ())
 
 
-def registered_containers(model: FileModel, holder: Value, names: tuple[str, str]) -> tuple[Edit, ...] | None:
+def registered_containers(model: FileModel, holder: Container, names: tuple[str, str]) -> tuple[Edit, ...] | None:
     """Wraps the container `holder`, and those in it, in the registered kind of it: `names` are those for lists and
     for dicts, by full name. None where that would not work."""
-    if not isinstance(holder, Container) or holder.place is None or holder.shape in {Shape.DEQUE, Shape.SET}:
-        return None
+    containers = [held for held in contents(holder) if isinstance(held, Container)]
     edits: list[Edit] = []
-    for item in holder.items:
-        for option in options_of(item):
-            if isinstance(option, Container):
-                inner = registered_containers(model, option, names)
-                if inner is None:
-                    return None
-                edits += inner
-    if holder.shape is Shape.DICT and not all(may_be_key(key) for key in holder.keys):
-        return None
-    spelling = model.names.spell(names[1] if holder.shape is Shape.DICT else names[0])
-    return (*edits, *spelling.edits, *_around_container(model, holder, spelling.text))
+    for container in reversed(containers):
+        if container.place is None or container.shape not in {Shape.LIST, Shape.TUPLE, Shape.DICT}:
+            return None
+        is_dict = container.shape is Shape.DICT
+        if (is_dict and not all(may_be_key(key) for key in container.keys)) or container.holds_itself():
+            return None
+        spelling = model.names.spell(names[1] if is_dict else names[0])
+        edits += [*spelling.edits, *_around_container(model, container, spelling.text)]
+    return tuple(edits)
 
 
 # What lists and dicts have and `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict` lack.

@@ -44,6 +44,7 @@ from torchstray.semantics.values import (
     Tensor,
     Value,
     contents,
+    distinct,
     modules_in,
     one_of,
     options_of,
@@ -89,6 +90,36 @@ _SHAPERS = frozenset(
         "transpose",
         "flatten",
         "unflatten",
+    }
+)
+_SELECTORS = frozenset(
+    {
+        "abs",
+        "neg",
+        "clone",
+        "contiguous",
+        "detach",
+        "to",
+        "type",
+        "squeeze",
+        "chunk",
+        "split",
+        "unbind",
+        "narrow",
+        "select",
+    }
+    | {
+        "flip",
+        "roll",
+        "sort",
+        "t",
+        "diagonal",
+        "masked_fill",
+        "clamp",
+        "requires_grad_",
+        "zero_",
+        "fill_",
+        "index_select",
     }
 )
 _JOINERS = frozenset({"cat", "stack", "concat", "hstack", "vstack", "outer", "meshgrid", "diag"})
@@ -286,7 +317,7 @@ class Caller(Evaluator):
         values = [option for value in arguments.values() for option in options_of(value)[:3]]
         result = self.combined(values, node, tolerant=last not in _JOINERS | {"where"})
         if isinstance(result, Tensor):
-            result = replace(result, bounded=result.bounded or last in _SMALL_RESULTS)
+            result = replace(result, bounded=_stays_small(result, last))
             result = _reshaped(result, last, len(arguments.positional) - 1 + len(arguments.keywords))
             if function.random:
                 result = replace(result, source=max(result.source, Source.RANDOM))
@@ -442,8 +473,7 @@ class Caller(Evaluator):
                 result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
             if name in {"detach", "detach_"}:
                 result = replace(result, requires_grad=False, tracked=False)
-            if name in _SMALL_RESULTS:
-                result = replace(result, bounded=True)
+            result = replace(result, bounded=_stays_small(result, name))
             if known.random:
                 result = replace(result, source=max(result.source, Source.RANDOM))
         if returns == "tensors":
@@ -511,7 +541,7 @@ class Caller(Evaluator):
         of.grown_at.append(self.place(node))
         for option in options_of(more):
             if isinstance(option, Container):
-                of.items += option.items
+                of.items += [item for item in distinct(option.items) if not any(item is known for known in of.items)]
                 of.keys += option.keys
             else:
                 of.items.append(self.iterate(option, node))
@@ -657,6 +687,12 @@ def makes_layer(value: Value) -> bool:
     if isinstance(value, ClassValue):
         return value.cls.is_module
     return isinstance(value, Qualified) and outside_state(value.name) is not None
+
+
+def _stays_small(tensor: Tensor, name: str) -> bool:
+    """Whether a function or method of this name gives small numbers."""
+    moves = name in _SHAPERS | _JOINERS | _SELECTORS or name in _CONVERSIONS
+    return name in _SMALL_RESULTS or (tensor.bounded and moves)
 
 
 def _reshaped(tensor: Tensor, name: str, arguments: int) -> Tensor:

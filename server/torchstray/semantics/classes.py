@@ -19,7 +19,8 @@ _PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.NamedTu
 @dataclass(eq=False)
 class ClassModel:
     """A class of this file. `bases` are classes of this file, full names of imported ones, or None where the base is
-    an expression that cannot be read. `assignments` are the class-level ones, in order."""
+    an expression that cannot be read. `assignments` are the class-level ones, in order. `state` is what an instance
+    of a module class has, once that is known."""
 
     node: cst.ClassDef
     statement: Statement
@@ -27,6 +28,7 @@ class ClassModel:
     methods: dict[str, cst.FunctionDef] = field(default_factory=dict)
     setters: dict[str, cst.FunctionDef] = field(default_factory=dict)
     assignments: list[cst.Assign | cst.AnnAssign] = field(default_factory=list)
+    state: State | None = None
     _resolution: tuple[ClassModel | str | None, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ from torchstray.semantics.values import (
     SuperValue,
     Tensor,
     Value,
+    distinct,
     from_holder,
     holders,
     one_of,
@@ -213,6 +214,12 @@ class Evaluator(abc.ABC):
         return Qualified(full if full is not None else f"builtins.{node.value}")
 
     def _attribute(self, node: cst.Attribute) -> Value:
+        path = dotted(node) or ""
+        first = self.frame.names.get(path.partition(".")[0])
+        if self.facts is not None and isinstance(first, SelfValue) and path.partition(".")[2] in self.facts.live:
+            kept = self.facts.value_of(path.partition(".")[2])  # `self.layer.gain`, put on a layer by this class
+            if kept is not None and path.count(".") > 1:
+                return kept
         return one_of(self.attribute(option, node.attr.value, node) for option in options_of(self.evaluate(node.value)))
 
     def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
@@ -309,7 +316,7 @@ class Evaluator(abc.ABC):
 
     def combined(self, values: Iterable[Value], node: cst.CSTNode, tolerant: bool) -> Value:
         """The tensor that an operation on several values gives. `tolerant` says that 0-dim CPU tensors may join it."""
-        options = [value for value in values if not isinstance(value, Scalar | Name | Device)]
+        options = [value for value in values if not isinstance(value, Scalar | Name | Device | Qualified)]
         result: Value | None = None
         for value in options:
             tensor = self.derived(value, node) if not isinstance(value, Container) else UNKNOWN
@@ -367,7 +374,7 @@ class Evaluator(abc.ABC):
             return Container(left.shape, left.items + more.items, left.keys + more.keys, self.place(node))
         if isinstance(left, Container) and isinstance(operator, (cst.Add, cst.AddAssign)):
             added = list(right.items) if isinstance(right, Container) else [UNKNOWN]
-            return Container(left.shape, left.items + added, place=self.place(node))
+            return Container(left.shape, distinct(left.items + added), place=self.place(node))
         if isinstance(left, Name) and isinstance(operator, cst.Modulo):
             return Name(_PERCENT.sub("{}", left.text))
         if isinstance(left, Name | Scalar) and isinstance(operator, cst.Add) and isinstance(right, Name | Scalar):

@@ -153,7 +153,7 @@ class NonLeaf:
     optimizer: Place
 
 
-@dataclass
+@dataclass(eq=False)
 class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered

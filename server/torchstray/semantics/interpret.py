@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from torchstray.semantics.model import FileModel
 
 _MOST_CALLS = 8
-_MOST_STATEMENTS = 6_000
+_MOST_STATEMENTS = 10_000
 _GENERICS = {
     "list": Shape.LIST,
     "sequence": Shape.LIST,
@@ -246,10 +246,10 @@ class Interpreter(Caller):
         for statement in statements:
             if self.frame.done or self.statements_left <= 0:
                 return
-            self.statements_left -= 1
             if isinstance(statement, cst.SimpleStatementLine):
                 self.run(statement.body)
             else:
+                self.statements_left -= 1
                 self._run_one(statement)
 
     def _run_one(self, node: cst.CSTNode) -> None:
@@ -537,8 +537,9 @@ class Interpreter(Caller):
                         module.register()
                 for parameter in parameters_in([value]):
                     parameter.registered = True
-            elif isinstance(option, Tensor) and any(isinstance(part, Input) for part in options_of(value)):
+            elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
+                self.note_use(value, Handling.HARMLESS, statement)
 
     def _bind_attribute(
         self, target: cst.Attribute, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None

@@ -58,7 +58,7 @@ class FileModel:
         self.globals: dict[str, Value] = {}
         self._classes: dict[cst.ClassDef, ClassModel] = {}
         self._facts: dict[ClassModel, ClassFacts] = {}
-        self._states: dict[ClassModel, State | None] = {}
+        self._building: list[ClassFacts] = []
         self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
         self._define()
 
@@ -133,7 +133,10 @@ class FileModel:
         facts = ClassFacts(cls, ModuleInstance(cls.name, state, cls.place, cls, registered=True))
         self._facts[cls] = facts
         self._run_class_body(facts)
+        self._building.append(facts)
         self._run_init(facts)
+        self._building.remove(facts)
+        cls.state = facts.instance.whole_state()
         self._note_movers(facts)
         self._run_steps(facts)
         return facts
@@ -233,10 +236,8 @@ class FileModel:
     def state_of(self, cls: ClassModel) -> State | None:
         """The state that an instance of a module class has; None where nothing of it is known, or while that is
         being found out."""
-        if cls not in self._states:
-            self._states[cls] = None
-            self._states[cls] = self.facts(cls).instance.whole_state() or _NO_STATE
-        return self._states[cls]
+        facts = self.facts(cls)
+        return cls.state if cls.state is not None else None if facts in self._building else _NO_STATE
 
     # The file itself
 

@@ -115,8 +115,8 @@ class FileNames:
         elif isinstance(target, cst.Name) and target.value not in self.imports:
             head, _, rest = (dotted(value) or "").partition(".")
             full = self.imports.get(head)
-            if full is not None and rest:
-                self.imports[target.value] = torch_api.canonical(f"{full}.{rest}")
+            if full is not None and target.value != head:
+                self.imports[target.value] = torch_api.canonical(f"{full}.{rest}" if rest else full)
 
     def qualified(self, name: str) -> str | None:
         """The full name that an imported `name` stands for; None where it is not imported."""
@@ -150,9 +150,8 @@ class FileNames:
         parent, _, namespace = module.rpartition(".")
         if parent in self.from_imports:
             return Spelling(f"{namespace}.{last}", (self._extend(self.from_imports[parent], namespace),))
-        after = self._after_imports()
-        statement = f"from {parent} import {namespace}\n" if parent else f"import {module}\n"
-        return Spelling(f"{namespace}.{last}", (Edit(after, after, statement),))
+        statement = f"from {parent} import {namespace}" if parent else f"import {module}"
+        return Spelling(f"{namespace}.{last}", (self._new_import(statement),))
 
     def _extend(self, place: Place, name: str) -> Edit:
         node = place.node
@@ -170,12 +169,35 @@ class FileNames:
             end = place.statement.span(node.names[-1].name).end if node.names[-1].asname is None else end
         return Edit(end, end, f", {name}")
 
-    def _after_imports(self) -> int:
-        document = self.document
+    def _new_import(self, statement: str) -> Edit:
+        """Adds an import behind the last one, or else behind the comments and the docstring that open the file."""
+        text, lines = self.document.text, self.document.lines
         if self.last_import is not None:
-            row, _ = document.lines.position(self.last_import.span.end)
-            return document.lines.offset(row + 1, 1)
-        return document.statements[0].start if document.statements else 0
+            end = self.last_import.span.end
+        else:
+            first = self.document.statements[0] if self.document.statements else None
+            line = first.tree.body[0] if first is not None and first.tree.body else None
+            if first is None or line is None:
+                return Edit(0, 0, f"{statement}\n")
+            if not is_docstring(line):
+                start = first.span(line).start
+                return Edit(start, start, f"{statement}\n\n\n")
+            end = first.span(line).end
+        row, _ = lines.position(end)
+        behind = "" if self.last_import is not None else "\n"
+        if row == len(lines):
+            return Edit(len(text), len(text), f"\n{behind}{statement}\n")
+        after = lines.offset(row + 1, 1)
+        return Edit(after, after, f"{behind}{statement}\n")
+
+
+def is_docstring(line: cst.CSTNode) -> bool:
+    """Whether a statement is nothing but a string."""
+    return (
+        isinstance(line, cst.SimpleStatementLine)
+        and isinstance(line.body[0], cst.Expr)
+        and isinstance(line.body[0].value, cst.SimpleString | cst.ConcatenatedString)
+    )
 
 
 def imported(node: cst.Import | cst.ImportFrom) -> Iterator[tuple[str, str]]:

@@ -153,18 +153,19 @@ def _first(facts: ClassFacts, stray: Stray) -> Stray:
 
 
 def _stray(facts: ClassFacts, store: Store) -> Stray | None:
-    made_in_forward = {built.value for built in facts.built}
+    made_in_forward = {id(built.value) for built in facts.built}
     for holder in options_of(store.value):
         if isinstance(holder, ModuleInstance | Parameter):
             continue
-        everything = [value for value in contents(holder) if value not in made_in_forward]
+        everything = [value for value in contents(holder) if id(value) not in made_in_forward]
         modules = tuple(value for value in everything if isinstance(value, ModuleInstance) and _stays(value, holder))
         if modules:
             return Stray(Kind.MODULE, facts, store, holder, modules)
         if store.phase is not Phase.INIT:
             continue
         held = facts.held.get(store)
-        inside = everything if held is None else [value for value in everything if any(value is one for one in held)]
+        kept = {id(value) for value in held} if held is not None else None
+        inside = everything if kept is None else [value for value in everything if id(value) in kept]
         every = [value for value in inside if isinstance(value, Tensor)]
         computed = tuple(value for value in every if value.parameter is not None and not value.parameter.registered)
         if computed:

@@ -152,7 +152,8 @@ class ModuleInstance(Value):
         `fresh`, what another module registers or the caller has handed in is left out."""
         if id(self) in seen:
             return None
-        known = [self.state] if self.state is not None else []
+        own = self.state if self.state is not None or self.cls is None else self.cls.state
+        known = [own] if own is not None else []
         for child in modules_in(self.children):
             if fresh and (child.registered or child.argument):
                 continue
@@ -204,6 +205,10 @@ class Container(Value):
     exact: bool = False
     owners: set[str] = field(default_factory=set)
     grown_at: list[Place] = field(default_factory=list)
+
+    def holds_itself(self) -> bool:
+        """Whether it is, at some depth, an item of itself."""
+        return any(held is self for item in self.items for held in contents(item))
 
     def element(self) -> Value:
         """What iteration over the values, or an unknown index, gives."""
@@ -421,28 +426,39 @@ def holders(value: Value) -> frozenset[str]:
     return frozenset()
 
 
-def contents(value: Value, depth: int = 6) -> Iterator[Value]:
-    """`value` and all that it holds without registering it: items of containers, attributes of plain objects, what a
-    partial or an inner function has captured."""
-    for option in options_of(value):
-        yield option
-        if depth == 0:
-            continue
-        inside: Iterable[Value] = ()
-        if isinstance(option, Container):
-            inside = option.items
-        elif isinstance(option, Instance):
-            inside = option.attributes.values()
-        elif isinstance(option, Partial):
-            inside = [option.function, *option.arguments.values()]
-        elif isinstance(option, Distribution):
-            inside = option.tensors
-        elif isinstance(option, Method) and isinstance(option.of, ModuleInstance | Instance):
-            inside = [option.of]
-        elif isinstance(option, FunctionValue):
-            inside = (held for held in option.captured.values() if held is not option)
-        for item in inside:
-            yield from contents(item, depth - 1)
+def contents(value: Value) -> Iterator[Value]:
+    """`value` and all that it holds without registering it, each once: items of containers, attributes of plain
+    objects, what a partial or an inner function has captured."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        for option in options_of(waiting.pop()):
+            if id(option) in seen:
+                continue
+            seen.add(id(option))
+            yield option
+            waiting += reversed(list(_inside(option)))
+
+
+def _inside(value: Value) -> Iterable[Value]:
+    if isinstance(value, Container):
+        return value.items
+    if isinstance(value, Instance):
+        return value.attributes.values()
+    if isinstance(value, Partial):
+        return [value.function, *value.arguments.values()]
+    if isinstance(value, Distribution):
+        return value.tensors
+    if isinstance(value, Method) and isinstance(value.of, ModuleInstance | Instance):
+        return [value.of]
+    if isinstance(value, FunctionValue):
+        return value.captured.values()
+    return ()
+
+
+def distinct(values: Iterable[Value]) -> list[Value]:
+    """`values` without those that are there already: a list that is added to itself again and again stays small."""
+    return list({id(value): value for value in values}.values())
 
 
 def modules_in(values: Iterable[Value]) -> Iterator[ModuleInstance]:
