@@ -160,6 +160,8 @@ def _configurations(config: Path | None, isolated: bool, overrides: Overrides | 
 
 def _check_stdin(path: Path, configurations: Configurations, task: run.Task) -> run.FileResult:
     """Check standard input, and with `--fix` write it, repaired or not, to standard output."""
+    if sys.stdin is None:
+        raise files.UnusablePath("standard input is closed")
     data = sys.stdin.buffer.read()
     result, output = run.check_stream(path, data, configurations.of(path.parent), task)
     if task.write:
@@ -294,13 +296,13 @@ def show_configuration(path: Path, config: Path | None, isolated: bool) -> None:
     from torchstray.report import settings
 
     configurations = _configurations(config, isolated)
-    if not path.exists():
-        raise files.UnusablePath(f"{path} does not exist")
+    files.require(path)
     skipped = files.why_skipped(path, configurations)
-    if skipped is None and path.is_file() and not run.may_concern_torch(files.read(path)):
-        skipped = "the word torch is not in it"
+    idle = None
+    if os.path.isfile(path) and not run.may_concern_torch(files.read(path)):  # noqa: PTH113  # it never raises
+        idle = "the word torch is not in it"
     configuration = configurations.of(path if path.is_dir() else path.parent)
-    for line in settings.render(absolute(path), skipped, configuration):
+    for line in settings.render(absolute(path), skipped, idle, configuration):
         click.echo(line)
 
 
@@ -323,6 +325,19 @@ class Log:
 
 def main() -> int:
     """Run the command line and return its exit status."""
+    if sys.stderr is None:  # closed: there is nobody to tell
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # for as long as we run
+    try:
+        return _main()
+    except OSError:  # standard error cannot be written to; what it still holds must not fail again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        return FAILED
+
+
+def _main() -> int:
+    if sys.stdout is None:
+        click.echo("Error: standard output is closed", err=True)
+        return FAILED
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -62,7 +62,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unknown_rule(name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a rule name that does not exist."""
+    """Return the sentence for a rule name that does not exist, or is not among those that can be given here."""
+    if name == "unused-suppression":
+        return f"`{name}` is no rule to select; `report-unused-suppressions` turns it on"
+    if name in NOTICES:
+        return f"`{name}` is no rule to select; it is always on"
     return f"there is no rule `{name}`{did_you_mean(name, known)}"
 
 

@@ -113,9 +113,18 @@ def find(paths: Sequence[Path], configurations: Configurations) -> list[Path]:
     return [found[name] for name in sorted(found, key=lambda name: Path(name).parts)]
 
 
+def require(path: Path) -> None:
+    """Raise UnusablePath where there is nothing at `path`, or no way to it. A link counts, wherever it points to."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnusablePath(f"{path} does not exist") from None
+    except OSError as error:
+        raise UnusablePath(f"{path} cannot be read: {error.strerror}") from None
+
+
 def _named(path: Path) -> Path:
-    if not os.path.lexists(path):
-        raise UnusablePath(f"{path} does not exist")
+    require(path)
     if path.suffix == ".ipynb":
         raise UnusablePath(f"{path} is a notebook, and notebooks cannot be checked yet")
     return path
@@ -135,7 +144,7 @@ def _walk(shown: Path, folder: Path, ignores: Ignores, configurations: Configura
         return
     for entry in entries:
         is_folder = entry.is_dir(follow_symlinks=False)
-        if is_folder or (entry.name.endswith(SUFFIXES) and not entry.is_dir()):
+        if is_folder or (entry.name.endswith(SUFFIXES) and not os.path.isdir(entry)):
             path = folder / entry.name
             if passed_over(path, is_folder, ignores, configurations) is None:
                 if is_folder:
@@ -173,9 +182,9 @@ def why_skipped(path: Path, configurations: Configurations) -> str | None:
         ignores = ignores.within(folder)
         entry = folder / name
         if (why := passed_over(entry, os.path.isdir(entry), ignores, configurations)) is not None:
-            return f"{entry}: {why}"
+            return f"{why} ({entry})"
         if os.path.isdir(entry) and entry.is_symlink():
-            return f"{entry}: links to folders are not followed"
+            return f"links to folders are not followed ({entry})"
         folder = entry
     if os.path.isdir(path):
         return None

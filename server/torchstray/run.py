@@ -49,8 +49,8 @@ class FileResult(FileFindings):
 
 
 def may_concern_torch(data: bytes) -> bool:
-    """Tell by its bytes alone whether a file can have findings: it says torch, or is UTF-16 and might."""
-    return b"torch" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    """Tell by its bytes alone whether a file can have findings: it says torch, or is UTF-16 or UTF-32 and might."""
+    return b"torch" in data or data.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
 
 
 def check_file(path: Path, configuration: Configuration, task: Task) -> FileResult:

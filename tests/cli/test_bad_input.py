@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import MODEL, REPAIRED, Run
+from .conftest import MODEL, REPAIRED, Run, environment
 
 
 def _lines(done_stdout: str) -> list[str]:
@@ -41,8 +42,10 @@ def test_a_file_without_torch_is_not_our_business(torchstray_: Run, tmp_path: Pa
         (b"# coding: klingon\nimport torch\n", "'klingon'"),
         (b"import torch\n\0", "NUL"),
         ("import torch\n".encode("utf-16"), "UTF-16"),
+        ("import torch\n".encode("utf-32"), "UTF-32"),
+        (b"\0\0\xfe\xff" + "import torch\n".encode("utf-32-be"), "UTF-32"),
     ],
-    ids=["not UTF-8", "unknown encoding", "NUL", "UTF-16"],
+    ids=["not UTF-8", "unknown encoding", "NUL", "UTF-16", "UTF-32", "UTF-32, big end first"],
 )
 def test_undecodable_bytes_are_a_finding_and_stay(torchstray_: Run, tmp_path: Path, data: bytes, words: str) -> None:
     (tmp_path / "bad.py").write_bytes(data)
@@ -132,6 +135,99 @@ def test_dangling_link(torchstray_: Run, tmp_path: Path) -> None:
             "gone.py:1:1: error unreadable-file This file is a symbolic link to nowhere.py, which does not exist."
         )
         assert done.returncode == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
+def test_link_to_itself(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "model.py").write_text(MODEL)
+    done = torchstray_("check", "--output-format", "concise")
+    loop, model = _lines(done.stdout)
+    assert loop.startswith("loop.py:1:1: error unreadable-file This file cannot be read: ")
+    assert model.startswith("model.py:8:9: error unregistered-tensor ")
+    assert (done.returncode, done.stderr) == (1, "")
+    for command in ("check", "config"):
+        done = torchstray_(command, "loop.py/x.py")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"Error: {Path('loop.py', 'x.py')} cannot be read: ")
+
+
+def test_an_encoding_that_cannot_write_ends_one_file_only(torchstray_: Run, tmp_path: Path) -> None:
+    data = f"# coding: idna\n{MODEL}".encode()
+    (tmp_path / "idna.py").write_bytes(data)
+    (tmp_path / "model.py").write_text(MODEL)
+    done = torchstray_("check", "--fix", "--output-format", "concise")
+    assert done.stderr == "idna.py is written in idna, which cannot write the new text.\n"
+    assert done.stdout.startswith("idna.py:9:9: error unregistered-tensor ")
+    assert done.returncode == 2
+    assert (tmp_path / "idna.py").read_bytes() == data
+    assert (tmp_path / "model.py").read_text() == REPAIRED
+
+
+def test_a_number_that_python_does_not_read(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(f"{MODEL}\n\nx = {'9' * 5000}\n")
+    done = torchstray_("check", "--output-format", "concise")
+    model, number = _lines(done.stdout)
+    assert model.startswith("model.py:8:9: error unregistered-tensor ")
+    assert number == "model.py:14:1: error syntax-error a number of more than 4,300 digits"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such file names")
+def test_file_names_do_not_drive_the_terminal(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "a\x1b[31m\nb é.py").write_text(MODEL)
+    for options in ((), ("--output-format", "concise"), ("--diff",)):
+        out = torchstray_("check", *options).stdout
+        assert r"a\x1b[31m\nb é.py" in out.splitlines()[0]
+        assert "\x1b" not in out
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_in_a_folder_that_may_not_be_entered(torchstray_: Run, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "model.py").write_text(MODEL)
+    (tmp_path / "locked").chmod(0)
+    for command in ("check", "config"):
+        done = torchstray_(command, "locked/model.py")
+        assert (done.returncode, done.stderr) == (2, "Error: locked/model.py cannot be read: Permission denied\n")
+    (tmp_path / "locked").chmod(0o700)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize(
+    ("command", "status", "message"),
+    [
+        ("check model.py >&-", 2, "Error: standard output is closed\n"),
+        ("--version >&-", 2, "Error: standard output is closed\n"),
+        ("check - <&-", 2, "Error: standard input is closed\n"),
+        ("check model.py <&-", 1, ""),
+        ("check model.py 2>&-", 1, ""),
+        ("check missing.py 2>&-", 2, ""),
+        ("check --nonsense 2>&-", 2, ""),
+        ("check model.py >&- 2>&-", 2, ""),
+    ],
+)
+def test_closed_streams(tmp_path: Path, command: str, status: int, message: str) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    done = _in_a_shell(command, tmp_path)
+    assert (done.returncode, done.stderr) == (status, message)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", ["check missing.py", "check --nonsense", "check model.py --fix=1"])
+def test_an_error_that_cannot_be_said_still_has_its_status(tmp_path: Path, arguments: str) -> None:
+    assert _in_a_shell(f"{arguments} 2>/dev/full", tmp_path).returncode == 2
+
+
+def _in_a_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m torchstray {command}', sys.executable],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -45,6 +45,20 @@ def test_unknown_rule(torchstray_: Run) -> None:
     assert "there is no rule `unregistered-tenser`; did you mean `unregistered-tensor`?" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("unused-suppression", "`report-unused-suppressions` turns it on"),
+        ("syntax-error", "it is always on"),
+        ("unreadable-file", "it is always on"),
+    ],
+)
+def test_what_is_reported_besides_the_rules_cannot_be_selected(torchstray_: Run, name: str, words: str) -> None:
+    done = torchstray_("check", "--select", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"`{name}` is no rule to select; {words}" in done.stderr
+
+
 def test_config_of_a_file(torchstray_: Run, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[tool.torchstray]\nignore = ["discarded-move"]\n\n'
@@ -75,7 +89,7 @@ def test_config_says_why_a_file_is_skipped(torchstray_: Run, tmp_path: Path) -> 
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "model.py").write_text(MODEL)
     assert "checked:       no: the word torch is not in it\n" in torchstray_("config", "plain.py").stdout
-    skipped = f"checked:       no: {tmp_path / 'build'}: folders named build are not searched\n"
+    skipped = f"checked:       only when named: folders named build are not searched ({tmp_path / 'build'})\n"
     assert skipped in torchstray_("config", "build/model.py").stdout
     assert "configuration: none, so the defaults hold\n" in torchstray_("config").stdout
     done = torchstray_("config", "missing.py")

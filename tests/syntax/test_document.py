@@ -310,3 +310,24 @@ def test_edited_documents_are_as_fresh_ones(seed: int) -> None:
             text = MODULE
             document = Document(text, document)
     assert valid > 5
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"),
+    [
+        ("9" * 4300, True),
+        ("9" * 4301, False),
+        ("_".join("9" * 4300), True),
+        ("_".join("9" * 4301), False),
+        ("0x" + "9" * 5000, True),
+        ("9" * 5000 + ".5", True),
+        ("9" * 5000 + "e1", True),
+        ("9" * 5000 + "j", True),
+        (repr("9" * 5000), True),
+    ],
+)
+def test_numbers_are_as_long_as_python_reads_them(number: str, fits: bool) -> None:
+    document = Document(f"def f():\n    a = 1\n    x = {number}\n    y = 2\n")
+    problems = [] if fits else ["a number of more than 4,300 digits"]
+    assert [problem.message for problem in document.problems] == problems
+    assert all(document.lines.position(problem.span.start) == (3, 5) for problem in document.problems)

@@ -38,6 +38,8 @@ def test_decodes_and_writes_back_the_same_bytes(data: bytes, text: str | None, e
         (b"\xef\xbb\xbf\xff", "is not UTF-8: byte 0xff at offset 3"),
         (b"x = 1\n\x00", "contains a NUL byte at offset 6"),
         ("x = 1\n".encode("utf-16"), "is UTF-16"),
+        (b"\xff\xfe\0\0" + "x = 1\n".encode("utf-32-le"), "is UTF-32"),
+        (b"\0\0\xfe\xff" + "x = 1\n".encode("utf-32-be"), "is UTF-32"),
         ("x = 1\n".encode("utf-16-be"), "contains a NUL byte at offset 0"),
         (b"# coding: nonsense\n", "declares the encoding 'nonsense'"),
         (b"# coding: rot13\nk = 1\n", "declares the encoding 'rot13'"),
@@ -60,3 +62,9 @@ def test_a_character_that_the_encoding_lacks_is_named() -> None:
 
 def test_a_changed_text_keeps_mark_and_encoding() -> None:
     assert Source("", "utf-8", bom=True).encode("é") == b"\xef\xbb\xbf\xc3\xa9"
+
+
+def test_a_codec_that_does_not_say_where_it_fails() -> None:
+    source = decode(b"# coding: idna\n" + b"x = 1\n" * 20)
+    with pytest.raises(UnreadableText, match="is written in idna, which cannot write the new text"):
+        source.encode(source.text)

@@ -26,6 +26,20 @@ class FileFindings:
 
     @property
     def shown_path(self) -> str:
-        """The path for a human reader: relative to the working folder if the file lies below it."""
+        """The path for a human reader: relative to the working folder if the file lies below it, in one line and with
+        escapes for what a terminal would not show but obey."""
         path = absolute(self.path)
-        return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else self.path)
+        return _printable(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else self.path))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    import unicodedata
+
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else character
+        for character in text
+    )

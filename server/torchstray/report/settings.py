@@ -9,10 +9,16 @@ from torchstray.config import NOTICES, OFF, SETTINGS, Configuration, rule_names
 from torchstray.rules.rule import Severity
 
 
-def render(path: Path, skipped: str | None, configuration: Configuration) -> Iterator[str]:
-    """Yield the lines for `path`, which a run over its folder skips for the reason given, if any."""
+def render(path: Path, skipped: str | None, idle: str | None, configuration: Configuration) -> Iterator[str]:
+    """Yield the lines for `path`, which a run over its folder skips for the reason given, if any.
+
+    `idle` is why there is nothing to check in it even when it is named.
+    """
     yield f"path:          {path}"
-    yield f"checked:       {'yes' if skipped is None else f'no: {skipped}'}"
+    if idle is not None:
+        yield f"checked:       no: {idle}"
+    else:
+        yield f"checked:       {'yes' if skipped is None else f'only when named: {skipped}'}"
     yield f"configuration: {configuration.file or 'none, so the defaults hold'}"
     yield ""
     yield "settings"

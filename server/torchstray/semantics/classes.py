@@ -65,9 +65,19 @@ class ClassModel:
     def resolution(self) -> tuple[ClassModel | str | None, ...]:
         """The order in which attributes are looked up, this class first (Python's C3 order; depth first where there
         is none)."""
-        if self._resolution is None:
-            self._resolution = (self,)  # what a class that is its own base by mistake sees
-            self._resolution = tuple(_linearise(self))
+        waiting, seen = [self], {self}
+        while waiting:  # bases first, without recursion: a chain of classes may be long
+            cls = waiting[-1]
+            missing = [base for base in cls.bases if isinstance(base, ClassModel) and base._resolution is None]
+            fresh = [base for base in missing if base not in seen]
+            if fresh:
+                seen.update(fresh)
+                waiting += fresh
+            else:
+                waiting.pop()
+                if cls._resolution is None:
+                    cls._resolution = tuple(_linearise(cls))
+        assert self._resolution is not None
         return self._resolution
 
     @property
@@ -147,8 +157,11 @@ def outside_state(name: str) -> State | None:
 
 def _linearise(cls: ClassModel) -> list[ClassModel | str | None]:
     sequences: list[list[ClassModel | str | None]] = [
-        list(base.resolution) if isinstance(base, ClassModel) else _outside_resolution(base) for base in cls.bases
+        list(base._resolution or (base,)) if isinstance(base, ClassModel) else _outside_resolution(base)
+        for base in cls.bases  # a base without a resolution is, by mistake, its own base
     ]
+    if len(sequences) == 1:
+        return [cls, *(entry for entry in sequences[0] if entry is not cls)]
     sequences.append(list(cls.bases))
     merged: list[ClassModel | str | None] = [cls]
     while any(sequences):

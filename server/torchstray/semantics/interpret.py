@@ -57,7 +57,7 @@ from torchstray.semantics.values import (
 if TYPE_CHECKING:
     from torchstray.semantics.model import FileModel
 
-_MOST_CALLS = 8
+_MOST_CALLS = 16
 _MOST_STATEMENTS = 10_000
 _GENERICS = {
     "list": Shape.LIST,
@@ -104,6 +104,8 @@ class Interpreter(Caller):
     def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
         running = [frame.function.node for frame in self.frames if frame.function is not None]
         if function.node in running or len(running) >= _MOST_CALLS or self.statements_left <= 0:
+            if self.facts is not None:
+                self.facts.initialised = True  # for all that is known: what is not followed may do it
             if self.phase is Phase.FORWARD:
                 return INPUT
             return UNKNOWN

@@ -14,6 +14,8 @@ _DEEPEST_TREE = 150
 _DEEPEST_BRACKETS = 100
 _LONGEST_CHAIN = 1000
 _LONGEST_ELIF_CHAIN = 500
+# Python reads no more, for that takes time quadratic in the number; hexadecimal numbers and fractions are not limited.
+_MOST_DIGITS = 4300
 
 _BRACKETS = re.compile(r"[(\[{]+|[)\]}]+")
 # Strings side by side nest, too.
@@ -27,6 +29,7 @@ _ELIF_OR_LAMBDA = re.compile(r"\b(?:elif|lambda)\b")
 _ELIF = re.compile(r"\belif\b")
 _MANY_LAMBDAS = re.compile(r"(?:\blambda\b[^:\r\n]*:\s*){200}")
 _DEEP_BLOCK = re.compile(r"[\r\n][ \t]{40}[^\r\n]*:(?=[ \t]*[\r\n])")
+_LONG_NUMBER = re.compile(rf"\b[0-9][0-9_]{{{_MOST_DIGITS},}}")
 _PLACE = re.compile(r"error at (\d+):\d+: (.*)", re.S)
 _EXPECTED = {"NAME": "a name", "NUMBER": "a number", "NEWLINE": "a line end", "EOF": "the end", "ASYNC": "`async`"}
 _PAIRS = {")": "(", "]": "[", "}": "{"}
@@ -54,7 +57,21 @@ def parse(text: str) -> cst.Module:
         raise NotPython("not valid Python", 1) from None
     if deep and _is_deep(tree):
         raise NotPython("nested too deeply", 1)
+    if _LONG_NUMBER.search(text) and (number := _too_long_number(tree)) is not None:
+        row = text[: text.index(number)].count("\n") + 1
+        raise NotPython(f"a number of more than {_MOST_DIGITS:,} digits", row)
     return tree
+
+
+def _too_long_number(tree: cst.Module) -> str | None:
+    nodes: list[cst.CSTNode] = [tree]
+    for node in nodes:
+        if isinstance(node, cst.Integer):
+            digits = node.value.replace("_", "")
+            if len(digits) > _MOST_DIGITS and digits.isdecimal():
+                return node.value
+        nodes += node.children
+    return None
 
 
 def _may_be_deep(text: str) -> bool:

@@ -32,6 +32,8 @@ class Source:
             raise UnreadableText(
                 f"is written in {self.encoding}, which has no character {character!r} (U+{ord(character):04X})"
             ) from None
+        except UnicodeError:  # some codecs say no more than that
+            raise UnreadableText(f"is written in {self.encoding}, which cannot write the new text") from None
         return codecs.BOM_UTF8 + data if self.bom else data
 
 
@@ -40,6 +42,8 @@ def decode(data: bytes) -> Source:
 
     Raises UnreadableText for anything that Python would not read either.
     """
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise UnreadableText("is UTF-32, which Python does not read; save it as UTF-8")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnreadableText("is UTF-16, which Python does not read; save it as UTF-8")
     if (nul := data.find(0)) >= 0:
@@ -57,6 +61,8 @@ def decode(data: bytes) -> Source:
                 f"is not UTF-8: {reason}; declare its encoding in a first line such as `# -*- coding: latin-1 -*-`"
             ) from None
         raise UnreadableText(f"declares {encoding} but is not: {reason}") from None
+    except UnicodeError:  # some codecs do not say where
+        raise UnreadableText(f"declares {encoding} but is not") from None
     return Source(text, encoding, bom)
 
 
