@@ -719,7 +719,7 @@ def _from_data(value: Value | None) -> tuple[Source, str | None, bool]:
     if isinstance(value, Tensor):
         return value.source, value.dtype, value.bounded
     if isinstance(value, Container) and value.items:
-        parts = [_from_data(item) for item in value.items]
+        parts = [_from_data(item) for item in contents(value) if not isinstance(item, Container)] or [_from_data(None)]
         kinds = {kind for _, kind, _ in parts}
         kind = "float" if kinds == {"int", "float"} else kinds.pop() if len(kinds) == 1 else None
         return max(source for source, _, _ in parts), kind, all(bounded for _, _, bounded in parts)

@@ -44,6 +44,7 @@ from torchstray.semantics.values import (
     SuperValue,
     Tensor,
     Value,
+    contents,
     distinct,
     from_holder,
     holders,
@@ -316,13 +317,14 @@ class Evaluator(abc.ABC):
 
     def combined(self, values: Iterable[Value], node: cst.CSTNode, tolerant: bool) -> Value:
         """The tensor that an operation on several values gives. `tolerant` says that 0-dim CPU tensors may join it."""
-        options = [value for value in values if not isinstance(value, Scalar | Name | Device | Qualified)]
         result: Value | None = None
-        for value in options:
-            tensor = self.derived(value, node) if not isinstance(value, Container) else UNKNOWN
-            if isinstance(value, Container):
-                tensor = self.combined((option for item in value.items for option in options_of(item)), node, tolerant)
-            result = tensor if result is None else self._met(result, tensor, node, tolerant)
+        for value in values:
+            parts = contents(value) if isinstance(value, Container) else (value,)
+            for part in parts:
+                if isinstance(part, Scalar | Name | Device | Qualified | Container):
+                    continue
+                tensor = self.derived(part, node)
+                result = tensor if result is None else self._met(result, tensor, node, tolerant)
         return UNKNOWN if result is None else result
 
     def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
