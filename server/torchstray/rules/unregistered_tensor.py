@@ -884,8 +884,22 @@ def _can_register(stray: Stray) -> bool:
         return False
     if any(store.attribute in cls.methods for cls in stray.facts.cls.own_classes):
         return False
+    if _may_be_no_tensor(store, stray.holder):
+        return False
     later = [other for other in stray.facts.stores if other.attribute == store.attribute and store in other.overwrites]
     return all(_fits_buffer(option) for other in later for option in options_of(other.value))
+
+
+def _may_be_no_tensor(store: Store, holder: Value) -> bool:
+    """Whether what is assigned may as well be whatever the caller hands in, such as a number."""
+    if isinstance(holder, Tensor) and holder.source is Source.ARGUMENT:
+        return False
+    method = store.method.node if store.method is not None else None
+    parameters = method.params if method is not None else cst.Parameters()
+    given = {parameter.name.value for parameter in (*parameters.params, *parameters.kwonly_params)}
+    expression = store.expression
+    parts = [expression.body, expression.orelse] if isinstance(expression, cst.IfExp) else [expression]
+    return any(isinstance(part, cst.Name) and part.value in given for part in parts)
 
 
 def _fits_buffer(value: Value) -> bool:

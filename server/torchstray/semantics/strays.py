@@ -78,20 +78,22 @@ class Stray:
         )
 
     @property
+    def later(self) -> list[Store]:
+        """The stores by which methods that do not build the module give the attribute a new value."""
+        own = [store for store in self.facts.stores if store.attribute == self.attribute]
+        building = {store.statement.node for store in own if store.phase is Phase.INIT}
+        return [store for store in own if store.statement.node not in building]
+
+    @property
     def moved_later(self) -> bool:
         """Whether a method of the class moves it, so that it works where that is called."""
-        later = [store for store in self.facts.stores if store.attribute == self.attribute]
-        return any(
-            isinstance(option, Tensor) and option.home is Home.GIVEN
-            for store in later
-            if store.phase is not Phase.INIT
-            for option in options_of(store.value)
-        )
+        values = [option for store in self.later for option in options_of(store.value)]
+        return any(isinstance(value, Tensor) and value.home is Home.GIVEN for value in values)
 
     @property
     def overwritten_later(self) -> bool:
         """Whether another method gives the attribute a new value, so that this one may be a placeholder."""
-        return any(store.attribute == self.attribute and store.phase is not Phase.INIT for store in self.facts.stores)
+        return bool(self.later)
 
     @property
     def failing(self) -> Use | None:
