@@ -11,7 +11,8 @@ from torchstray.config import Configuration, rule_names
 from torchstray.rules.rule import Finding, Severity
 from torchstray.semantics.project import Project
 from torchstray.suppression import Suppressions
-from torchstray.syntax.document import Document
+from torchstray.syntax.document import Document, SyntaxProblem
+from torchstray.syntax.parsing import TOO_DEEP
 
 
 def check(
@@ -24,7 +25,7 @@ def check(
     """
     off = configuration.off(path)
     names = [name for name in rule_names() if name not in off]
-    found = [Finding("syntax-error", Severity.ERROR, problem.message, problem.span) for problem in document.problems]
+    found = [_unparsed(problem) for problem in document.problems]
     found += rules.run(document, project, names)
     suppressions = Suppressions(document)
     found = suppressions.silence(found)
@@ -33,6 +34,12 @@ def check(
     return sorted(
         (_reported(finding, configuration, document) for finding in found if finding.rule not in off), key=_place
     )
+
+
+def _unparsed(problem: SyntaxProblem) -> Finding:
+    """The finding for a piece that has not been checked; where it may well be valid, that is only a hint."""
+    severity = Severity.HINT if problem.message == TOO_DEEP else Severity.ERROR
+    return Finding("syntax-error", severity, problem.message, problem.span)
 
 
 def _reported(finding: Finding, configuration: Configuration, document: Document) -> Finding:

@@ -35,6 +35,10 @@ _EXPECTED = {"NAME": "a name", "NUMBER": "a number", "NEWLINE": "a line end", "E
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
+TOO_DEEP = "nested too deeply"
+"""What is said of text that may be Python, but that a parser in a recursive language cannot take in."""
+
+
 class NotPython(Exception):
     """A text that does not parse. `row` is about where, from 1; the message says why."""
 
@@ -48,7 +52,7 @@ def parse(text: str) -> cst.Module:
     """Parse a module. Raises NotPython, also for what is nested more deeply than its tree could be walked."""
     deep = _may_be_deep(text)
     if deep and _would_crash(text):
-        raise NotPython("nested too deeply", 1)
+        raise NotPython(TOO_DEEP, 1)
     try:
         tree = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -56,7 +60,7 @@ def parse(text: str) -> cst.Module:
     except (RecursionError, ValueError, cst.CSTLogicError):
         raise NotPython("not valid Python", 1) from None
     if deep and _is_deep(tree):
-        raise NotPython("nested too deeply", 1)
+        raise NotPython(TOO_DEEP, 1)
     if _LONG_NUMBER.search(text) and (number := _too_long_number(tree)) is not None:
         row = text[: text.index(number)].count("\n") + 1
         raise NotPython(f"a number of more than {_MOST_DIGITS:,} digits", row)
@@ -155,7 +159,7 @@ def _tokenizer_reason(reason: str) -> str:
     if "mixing" in reason:
         return "the indentation mixes tabs and spaces"
     if "too many indentation" in reason:
-        return "nested too deeply"
+        return TOO_DEEP
     if "line continuation" in reason:
         return "a backslash that is not at the end of a line, or ends the text"
     return reason[:1].lower() + reason[1:]
