@@ -87,7 +87,7 @@ def test_which_rules_are_off_and_why(tmp_path: Path) -> None:
         ('[tool.torchstray]\nselect = [\n  "discarded-move",\n  "no",\n]', 4, "`select`: there is no rule `no`"),
         ('[tool.torchstray]\nselect = "discarded-move"', 2, "`select`: must be a list of rule names, and is a string"),
         ("[tool.torchstray]\nignore = [1]", 2, "`ignore`: must be a list of rule names, but 1 is a number"),
-        ('[tool.torchstray]\nselect = ["syntax-error"]', 2, "`select`: `syntax-error` is no rule to select; it is always on"),
+        ('[tool.torchstray]\nselect = ["syntax-error"]', 2, "`syntax-error` is no rule to select; it is always on"),
         ("[tool.torchstray]\n\nselct = []", 3, "`selct`: there is no such setting; did you mean `select`?"),
         ("[tool.torchstray]\nextend_select = []", 2, "there is no such setting; did you mean `extend-select`?"),
         ("[tool.torchstray]\nexclude = true", 2, "`exclude`: must be a list of glob patterns, and is true or false"),
