@@ -23,7 +23,7 @@ from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Early, Emptied
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted, is_docstring
+from torchstray.semantics.names import dotted, holds, is_docstring
 from torchstray.semantics.values import Place
 from torchstray.text.edits import Edit
 
@@ -666,7 +666,7 @@ def _initialises(node: cst.BaseExpression) -> bool:
 def _call_first(model: FileModel, facts: ClassFacts, early: Early, call: Place | None) -> Iterable[Fix]:
     cls = facts.cls
     init = cls.methods.get("__init__")
-    if init is None or not _inside(init, early.place.node):
+    if init is None or not holds(init, early.place.node):
         return
     first = first_statement(init)
     if first is None:
@@ -740,7 +740,3 @@ def _assigned(node: cst.CSTNode) -> Iterable[str]:
 def _wants_arguments(init: cst.FunctionDef) -> bool:
     given = [*init.params.posonly_params, *init.params.params][1:]
     return any(parameter.default is None for parameter in [*given, *init.params.kwonly_params])
-
-
-def _inside(node: cst.CSTNode, wanted: cst.CSTNode) -> bool:
-    return node is wanted or any(_inside(child, wanted) for child in node.children)

@@ -12,7 +12,7 @@ from torchstray.rules.unregistered_parameter import without_gradient
 from torchstray.semantics import torch_api
 from torchstray.semantics.facts import NonLeaf
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted
+from torchstray.semantics.names import dotted, holds
 from torchstray.semantics.strays import Kind, Stray, strays
 from torchstray.semantics.values import Parameter, Place, Tensor
 from torchstray.text.edits import Edit
@@ -543,7 +543,7 @@ def _fixes(model: FileModel, place: Place, tensor: Tensor) -> Iterable[Fix]:
     call = parameter.place.node
     if not isinstance(call, cst.Call) or not call.args or call.args[0].keyword is not None or call.args[0].star:
         return
-    if not _contains(place.node, call) or place.node is call or _detaches(place.node, call):
+    if not holds(place.node, call) or place.node is call or _detaches(place.node, call):
         return
     yield Fix(
         "Compute it inside `nn.Parameter(…)`: it starts to train, and `state_dict()` gets a new key",
@@ -576,10 +576,6 @@ def _moved_inside(model: FileModel, place: Place, parameter: Parameter, call: cs
         Edit(data.end, inner.end, after),
         Edit(outer.end, outer.end, closing),
     )
-
-
-def _contains(node: cst.CSTNode, wanted: cst.CSTNode) -> bool:
-    return node is wanted or any(_contains(child, wanted) for child in node.children)
 
 
 def _detaches(node: cst.CSTNode, call: cst.Call) -> bool:

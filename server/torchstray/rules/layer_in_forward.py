@@ -23,7 +23,7 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import Built, ClassFacts, Phase, Store
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import Spelling, dotted
+from torchstray.semantics.names import Spelling, dotted, walk
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import ModuleInstance, Parameter, Place, Tensor, options_of
 from torchstray.text.edits import Edit, Span
@@ -786,12 +786,12 @@ def _bound_once(method: cst.FunctionDef, name: str) -> bool:
     """Whether one assignment is all that binds a local name."""
     if any(parameter.name.value == name for parameter in method.params.params):
         return False
-    return sum(found == name for node in _walk(method.body) for found in _bound(node)) == 1
+    return sum(found == name for node in walk(method.body) for found in _bound(node)) == 1
 
 
 def _guard(method: cst.FunctionDef, assignment: cst.Assign) -> cst.If | None:
     """The `if`, one of several statements of its block, that does nothing but this assignment."""
-    for block in _walk(method.body):
+    for block in walk(method.body):
         if not isinstance(block, cst.IndentedBlock) or len(block.body) < 2:
             continue
         for node in block.body:
@@ -817,7 +817,7 @@ def _moved(model: FileModel, facts: ClassFacts, built: Built, place: Place, meth
     call = place.node
     if not isinstance(call, cst.Call):
         return None
-    own = {name for node in _walk(call) if isinstance(node, cst.CompFor) for name in _bound(node)}
+    own = {name for node in walk(call) if isinstance(node, cst.CompFor) for name in _bound(node)}
     local = _local_names(method) - own
     if not _known_in_init(call.func, facts, local):
         return None
@@ -884,7 +884,7 @@ def _local_names(method: cst.FunctionDef) -> set[str]:
         names.add(parameters.star_arg.name.value)
     if parameters.star_kwarg is not None:
         names.add(parameters.star_kwarg.name.value)
-    for node in _walk(method.body):
+    for node in walk(method.body):
         names |= set(_bound(node))
     return names
 
@@ -902,12 +902,6 @@ def _bound(node: cst.CSTNode) -> Iterator[str]:
         yield (dotted(node.asname.name if node.asname is not None else node.name) or "").partition(".")[0]
 
 
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
-
-
 def _names(node: cst.CSTNode, name: str) -> Iterator[cst.Name]:
     """The places in `node` where the plain name is read or bound."""
     if isinstance(node, cst.Name):
@@ -921,7 +915,7 @@ def _names(node: cst.CSTNode, name: str) -> Iterator[cst.Name]:
 
 
 def _self_attributes(node: cst.CSTNode) -> Iterator[str]:
-    for found in _walk(node):
+    for found in walk(node):
         if isinstance(found, cst.Attribute) and isinstance(found.value, cst.Name) and found.value.value == "self":
             yield found.attr.value
 
@@ -929,7 +923,7 @@ def _self_attributes(node: cst.CSTNode) -> Iterator[str]:
 def _whole(place: Place, method: cst.FunctionDef | cst.Lambda) -> Place:
     """The call at `place` with the moves behind it: `nn.Linear(3, 3).cuda()`."""
     node = place.node
-    parents = {child: parent for parent in _walk(method.body) for child in parent.children}
+    parents = {child: parent for parent in walk(method.body) for child in parent.children}
     while True:
         attribute = parents.get(node)
         call = parents.get(attribute) if attribute is not None else None
@@ -943,7 +937,7 @@ def _whole(place: Place, method: cst.FunctionDef | cst.Lambda) -> Place:
 
 def _assignment(method: cst.FunctionDef, node: cst.CSTNode) -> cst.Assign | None:
     """The assignment with one target whose right-hand side is `node`."""
-    for found in _walk(method.body):
+    for found in walk(method.body):
         if isinstance(found, cst.Assign) and found.value is node and len(found.targets) == 1:
             return found
     return None
@@ -951,7 +945,7 @@ def _assignment(method: cst.FunctionDef, node: cst.CSTNode) -> cst.Assign | None
 
 def _is_alone(method: cst.FunctionDef, assignment: cst.Assign) -> bool:
     """Whether the assignment is the only statement of its block, so that its line cannot go."""
-    for node in _walk(method.body):
+    for node in walk(method.body):
         if isinstance(node, cst.IndentedBlock) and len(node.body) == 1:
             line = node.body[0]
             if isinstance(line, cst.SimpleStatementLine) and assignment in line.body:

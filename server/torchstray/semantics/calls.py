@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -140,29 +141,29 @@ _EXTENDERS = frozenset({"extend", "extendleft", "update"})
 class Caller(Evaluator):
     """Evaluates calls of everything that is not written in this file."""
 
+    @abc.abstractmethod
     def store(self, attribute: str, value: Value, node: cst.CSTNode) -> None:
         """`setattr(self, attribute, value)`, by the call `node`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def register(self, name: str, kind: str, value: Value, node: cst.Call) -> None:
         """`self.register_buffer(name, value)` and its like; `kind` is `buffer`, `parameter` or `module`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def module_init(self, arguments: Arguments, node: cst.Call) -> None:
         """The `__init__` of an imported base class runs on `self`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def class_state(self, cls: ClassModel) -> State | None:
         """The state that an instance of a module class of this file has; None where nothing of it is known."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def built(self, value: ModuleInstance | Parameter) -> None:
         """Note that a module or a parameter is made here."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
         """Note what an optimizer is given."""
-        raise NotImplementedError
 
     def call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
         if isinstance(function, FunctionValue):

@@ -24,7 +24,7 @@ from torchstray.semantics.facts import (
     Phase,
     Store,
 )
-from torchstray.semantics.names import blocks, dotted
+from torchstray.semantics.names import blocks, dotted, holds, walk
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -835,12 +835,9 @@ def _is_target(loop: cst.For, node: cst.BaseExpression) -> bool:
 def _after(loop: cst.For, call: cst.Call) -> Iterator[cst.CSTNode]:
     """The statements of a loop's block behind the one that holds `call`, whatever the depth."""
 
-    def holds(node: cst.CSTNode) -> bool:
-        return node is call or any(holds(child) for child in node.children)
-
     def after(statements: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         for position, statement in enumerate(statements):
-            if holds(statement):
+            if holds(statement, call):
                 yield from statements[position + 1 :]
                 for block in blocks(statement):
                     yield from after(block.body)
@@ -864,7 +861,7 @@ def _only_moves(function: cst.FunctionDef | cst.Lambda) -> bool:
     `to_device`."""
     if not isinstance(function, cst.FunctionDef):
         return False
-    nodes = list(_walk(function.body))
+    nodes = list(walk(function.body))
     returned = [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
     changes = any(
         isinstance(node, cst.AssignTarget | cst.AugAssign) and not isinstance(node.target, cst.Name) for node in nodes
@@ -877,12 +874,6 @@ def _only_moves(function: cst.FunctionDef | cst.Lambda) -> bool:
         for value in returned
     )
     return moved and len(returned) > 1 and not changes and not statements
-
-
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
 
 
 def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:

@@ -13,7 +13,7 @@ from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, NonLeaf, Phase
 from torchstray.semantics.interpret import Interpreter
-from torchstray.semantics.names import FileNames, blocks, dotted
+from torchstray.semantics.names import FileNames, blocks, dotted, walk
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -337,10 +337,7 @@ def _inner_classes(node: cst.CSTNode) -> list[cst.ClassDef]:
 
 
 def _attributes_in(node: cst.CSTNode) -> set[str]:
-    found = {node.attr.value} if isinstance(node, cst.Attribute) else set()
-    for child in node.children:
-        found |= _attributes_in(child)
-    return found
+    return {found.attr.value for found in walk(node) if isinstance(found, cst.Attribute)}
 
 
 def _operands(node: cst.CSTNode) -> set[str]:

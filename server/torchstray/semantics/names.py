@@ -31,6 +31,18 @@ def dotted(node: cst.CSTNode | None) -> str | None:
     return None
 
 
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`node` and all nodes below it, each before those below it."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def holds(node: cst.CSTNode, wanted: cst.CSTNode) -> bool:
+    """Whether `wanted` is `node` or stands below it."""
+    return any(found is wanted for found in walk(node))
+
+
 def blocks(node: cst.CSTNode) -> Iterator[cst.BaseSuite]:
     """The suites that a compound statement runs in the scope it stands in (so not those of a function or class)."""
     if isinstance(node, cst.If):
