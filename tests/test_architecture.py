@@ -23,9 +23,11 @@ LAYERS = [
     "suppression",
     "check",
     "repair",
+    "overview",
     "files",
     "report",
     "run",
+    "lsp",
     "cli",
     "__main__",
 ]
@@ -35,6 +37,8 @@ FILES = [pytest.param(file, id=file.relative_to(PACKAGE).as_posix()) for file in
 LIBCST_LAYERS = {"syntax", "semantics", "rules"}
 LATE = {"rich", "pathspec"}
 """Needed by few runs, and slow to load: imported where they are used."""
+PROTOCOL = {"lsprotocol", "pygls"}
+"""Needed by the language server alone, and the slowest to load."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,13 @@ def test_syntax_trees_stay_where_they_belong(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
+def test_the_protocol_stays_where_it_belongs(file: Path) -> None:
+    if layer_of(file) != "lsp":
+        assert [found for found in imports(file) if found.name.split(".")[0] in PROTOCOL] == []
+        assert [found for found in imports(file) if found.name.startswith("torchstray.lsp") and not found.late] == []
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_what_is_slow_to_load_is_loaded_late(file: Path) -> None:
     free = for_type_checkers(file)
     found = [found for found in imports(file) if found.name.split(".")[0] in LATE]
@@ -111,4 +122,10 @@ def test_what_is_slow_to_load_is_loaded_late(file: Path) -> None:
 def test_importing_the_command_line_is_light() -> None:
     code = "import sys, torchstray.cli; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"libcst", "torch", *LATE} & set(result.stdout.split())
+    assert not {"libcst", "torch", *LATE, *PROTOCOL} & set(result.stdout.split())
+
+
+def test_the_server_answers_before_syntax_trees_are_loaded() -> None:
+    code = "import sys, torchstray.lsp.features, torchstray.lsp.code_actions; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"libcst", "torch"} & set(result.stdout.split())

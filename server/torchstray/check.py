@@ -12,7 +12,6 @@ from torchstray.rules.rule import Finding, Severity
 from torchstray.semantics.project import Project
 from torchstray.suppression import Suppressions
 from torchstray.syntax.document import Document, SyntaxProblem
-from torchstray.syntax.parsing import TOO_DEEP
 
 
 def check(
@@ -38,6 +37,8 @@ def check(
 
 def _unparsed(problem: SyntaxProblem) -> Finding:
     """The finding for a piece that has not been checked; where it may well be valid, that is only a hint."""
+    from torchstray.syntax.parsing import TOO_DEEP  # this loads libcst, which a problem has needed already
+
     severity = Severity.HINT if problem.message == TOO_DEEP else Severity.ERROR
     return Finding("syntax-error", severity, problem.message, problem.span)
 

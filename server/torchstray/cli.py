@@ -128,7 +128,12 @@ def check(
     from_stdin = STDIN in paths
     if from_stdin and len(paths) > 1:
         raise click.UsageError("- stands alone: standard input is checked by itself.")
-    overrides = Overrides(select, extend_select or frozenset(), ignore or frozenset(), report_unused_suppressions)
+    overrides = Overrides(
+        select,
+        extend_select or frozenset(),
+        ignore or frozenset(),
+        report_unused_suppressions=report_unused_suppressions or None,
+    )
     configurations = _configurations(config, isolated, overrides)
     # People ask for hints; programs read the severity of each finding and choose for themselves.
     quietest = Severity[(min_severity or ("hint" if output_format == "json" else "warning")).upper()]
@@ -304,6 +309,15 @@ def show_configuration(path: Path, config: Path | None, isolated: bool) -> None:
     configuration = configurations.of(path if path.is_dir() else path.parent)
     for line in settings.render(absolute(path), skipped, idle, configuration):
         click.echo(line)
+
+
+@cli.command()
+@click.option("--stdio", is_flag=True, help="Talk over standard input and output; there is no other way.")
+def server(stdio: bool) -> int:
+    """Run the language server, for an editor to start."""
+    from torchstray.lsp.features import serve
+
+    return serve()
 
 
 class Log:

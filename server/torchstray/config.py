@@ -9,11 +9,12 @@ import dataclasses
 import functools
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torchstray.rules.rule import Severity
 
@@ -155,32 +156,81 @@ def _switch(value: object, keys: Sequence[str]) -> bool:
     return value
 
 
+Schema = dict[str, Any]
+"""A JSON schema."""
+
+
+def _rules_schema() -> Schema:
+    return {"type": "array", "items": {"enum": [*rule_names()]}, "uniqueItems": True}
+
+
+def _codes_schema() -> Schema:
+    return {"type": "array", "items": {"enum": [*rule_names(), *NOTICES]}, "uniqueItems": True}
+
+
+def _globs_schema() -> Schema:
+    return {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+
+
+def _codes_by_glob_schema() -> Schema:
+    return {"type": "object", "additionalProperties": _codes_schema()}
+
+
+def _severities_schema() -> Schema:
+    loud: Schema = {"enum": [*(severity.label for severity in reversed(Severity)), OFF]}
+    names = (*rule_names(), *NOTICES)
+    return {"type": "object", "properties": dict.fromkeys(names, loud), "additionalProperties": False}
+
+
+def _switch_schema() -> Schema:
+    return {"type": "boolean"}
+
+
 @dataclass(frozen=True)
 class Setting:
-    """One thing that can be set. `read` turns what a file says into the value, or raises BadValue."""
+    """One thing that can be set. `read` turns what a file says into the value, or raises BadValue; `schema` makes the
+    JSON schema of what may be said."""
 
     key: str
     summary: str
     read: Callable[[object, Sequence[str]], Any]
+    schema: Callable[[], Schema]
 
     @property
     def field(self) -> str:
         """The name of the value's field in Configuration."""
         return self.key.replace("-", "_")
 
+    @property
+    def editor_key(self) -> str:
+        """The name of the setting in an editor, `extendSelect` for `extend-select`."""
+        first, *more = self.key.split("-")
+        return first + "".join(map(str.title, more))
+
 
 SETTINGS = (
-    Setting("select", "The rules to check; all of them where this is not set.", _rules),
-    Setting("extend-select", "Rules to check in addition to those of `select`.", _rules),
-    Setting("ignore", "Rules not to check.", _codes),
-    Setting("exclude", "Files and folders to pass over, as in a .gitignore file.", _globs),
-    Setting("per-file-ignores", "Rules not to check in the files that match a glob pattern.", _codes_by_glob),
+    Setting("select", "The rules to check; all of them where this is not set.", _rules, _rules_schema),
+    Setting("extend-select", "Rules to check in addition to those of `select`.", _rules, _rules_schema),
+    Setting("ignore", "Rules not to check.", _codes, _codes_schema),
+    Setting("exclude", "Files and folders to pass over, as in a .gitignore file.", _globs, _globs_schema),
+    Setting(
+        "per-file-ignores",
+        "Rules not to check in the files that match a glob pattern.",
+        _codes_by_glob,
+        _codes_by_glob_schema,
+    ),
     Setting(
         "severity",
         'How loud a rule is: "error", "warning", "hint" or "off". What a rule itself calls a hint stays one.',
         _severities,
+        _severities_schema,
     ),
-    Setting("report-unused-suppressions", "Whether to report suppression comments that silence nothing.", _switch),
+    Setting(
+        "report-unused-suppressions",
+        "Whether to report suppression comments that silence nothing.",
+        _switch,
+        _switch_schema,
+    ),
 )
 
 
@@ -243,37 +293,64 @@ def _spec(globs: tuple[str, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; it wins over a file. Names are known to be good."""
+    """What the command line or an editor says; it wins over a file. None and empty fields say nothing."""
 
     select: frozenset[str] | None = None
     extend_select: frozenset[str] = frozenset()
     ignore: frozenset[str] = frozenset()
-    report_unused_suppressions: bool = False
+    exclude: tuple[str, ...] | None = None
+    per_file_ignores: Mapping[str, frozenset[str]] | None = None
+    severity: Mapping[str, Severity | None] = field(default_factory=dict)
+    report_unused_suppressions: bool | None = None
 
     def over(self, configuration: Configuration) -> Configuration:
         """Return `configuration` with these on top. A rule asked for by name runs, whatever a file turns off."""
         asked = (self.select or frozenset()) | self.extend_select
+        severity = {n: s for n, s in configuration.severity.items() if s is not None or n not in asked}
         return dataclasses.replace(
             configuration,
-            select=configuration.select if self.select is None else self.select,
+            select=_said_or(self.select, configuration.select),
             extend_select=self.extend_select | (configuration.extend_select if self.select is None else frozenset()),
             ignore=configuration.ignore - asked | self.ignore,
-            severity={n: s for n, s in configuration.severity.items() if s is not None or n not in asked},
-            report_unused_suppressions=configuration.report_unused_suppressions or self.report_unused_suppressions,
+            exclude=_said_or(self.exclude, configuration.exclude),
+            per_file_ignores=_said_or(self.per_file_ignores, configuration.per_file_ignores),
+            severity=severity | dict(self.severity),
+            report_unused_suppressions=_said_or(
+                self.report_unused_suppressions, configuration.report_unused_suppressions
+            ),
         )
+
+
+T = TypeVar("T")
+
+
+def _said_or(said: T | None, otherwise: T) -> T:
+    return otherwise if said is None else said
+
+
+Stamp = tuple[int, int] | None
+"""Modification time and size of a file; None where there is none."""
 
 
 class Configurations:
     """The configuration of each folder: that of the nearest pyproject.toml with a [tool.torchstray] table, read once.
 
-    A `file` replaces them all, and its globs count from the working folder; `isolated` leaves the defaults.
+    A `file` replaces them all, and its globs count from the working folder; `isolated` leaves the defaults. Where there
+    is no table, globs count from `root`, by default the working folder.
     """
 
-    def __init__(self, file: Path | None = None, isolated: bool = False, overrides: Overrides | None = None) -> None:
+    def __init__(
+        self,
+        file: Path | None = None,
+        isolated: bool = False,
+        overrides: Overrides | None = None,
+        root: Path | None = None,
+    ) -> None:
         """Raises BadConfiguration where `file` cannot be used."""
         self._overrides = overrides or Overrides()
         self._folders: dict[Path, Configuration] = {}
-        self._default = self._overrides.over(Configuration(Path.cwd()))
+        self._stamps: dict[Path, Stamp] = {}
+        self._default = self._overrides.over(Configuration(root or Path.cwd()))
         self._everywhere = self._default if isolated else None
         if file is not None:
             configuration = load(file)
@@ -285,16 +362,29 @@ class Configurations:
         """Return what holds in `folder`. Raises BadConfiguration."""
         return self._everywhere or self._nearest(absolute(folder))
 
+    @property
+    def outdated(self) -> bool:
+        """Whether a pyproject.toml that was looked for has been written, changed or removed since."""
+        return any(_stamp(file) != stamp for file, stamp in self._stamps.items())
+
     def _nearest(self, folder: Path) -> Configuration:
         if folder not in self._folders:
             file = folder / "pyproject.toml"
-            # Unlike Path.is_file(), this raises nothing where the folder may not be entered.
-            found = load(file) if os.path.isfile(file) else None  # noqa: PTH113
+            self._stamps[file] = _stamp(file)
+            found = load(file) if self._stamps[file] is not None else None
             if found is not None:
                 self._folders[folder] = self._overrides.over(found)
             else:
                 self._folders[folder] = self._default if folder == folder.parent else self._nearest(folder.parent)
         return self._folders[folder]
+
+
+def _stamp(file: Path) -> Stamp:
+    try:
+        status = file.stat()
+    except OSError:  # also where the folder may not be entered
+        return None
+    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
 def load(file: Path) -> Configuration | None:

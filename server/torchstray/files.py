@@ -193,6 +193,25 @@ def why_skipped(path: Path, configurations: Configurations) -> str | None:
     return None
 
 
+def why_left_alone(path: Path, roots: Sequence[Path], configurations: Configurations) -> str | None:
+    """Return why an editor with the folders `roots` (absolute) should not check the file at `path`; None where it
+    should.
+
+    What .gitignore names is checked: somebody is looking at it. Raises BadConfiguration.
+    """
+    path = absolute(path)
+    root = max((root for root in roots if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
+    if root is None:
+        # Above it there is no project whose folders could be told from others.
+        return "it belongs to an installed package" if "site-packages" in path.parts else None
+    entry = root
+    for name in path.relative_to(root).parts:
+        entry = entry / name
+        if (why := passed_over(entry, entry != path, Ignores(), configurations)) is not None:
+            return f"{why} ({entry})"
+    return None
+
+
 def read(path: Path) -> bytes:
     """Return what is in a file. Raises UnreadableFile, also for what is no file: it would wait for ever on a pipe."""
     try:

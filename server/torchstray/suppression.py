@@ -112,6 +112,60 @@ class Suppressions:
         return Finding("unused-suppression", Severity.WARNING, message, comment.span, fixes=(fix,), unnecessary=True)
 
 
+def suppress(document: Document, finding: Finding) -> Edit | None:
+    """Return the edit that silences a finding of `document` by a comment on one of its lines, or on the last line of
+    its statement; None where no comment can: of what does not parse, and where no line of it has room for one.
+
+    A comment that already silences other rules there gets one more name; any other is kept, with ours behind it.
+    """
+    if finding.rule in NOTICES:
+        return None
+    comments = list(_suppressions(document))
+    for row in _rows(document, finding.span):
+        for comment in comments:
+            here = document.lines.position(comment.span.start)[0] == row
+            if here and not comment.whole_file and comment.rules is not None:
+                return _named(document.text, comment, finding.rule)
+        line = document.lines.line(row)
+        end = document.lines.offset(row, len(line) + 1)
+        start = end - len(line) + len(line.rstrip(" \t"))
+        if _has_room(document, start):
+            return Edit(start, end, f"  # torchstray: ignore[{finding.rule}]")
+    return None
+
+
+def _rows(document: Document, span: Span) -> list[int]:
+    """The rows whose comments count for a finding: its own, and then the last one of its statement."""
+    first, last = (document.lines.position(offset)[0] for offset in (span.start, max(span.start, span.end - 1)))
+    line = _line_at(document, span.start)
+    ends = [document.lines.position(line.end)[0]] if line is not None else []
+    return list(dict.fromkeys([*range(first, last + 1), *ends]))
+
+
+def _line_at(document: Document, offset: int) -> Span | None:
+    """The logical line that holds an offset; None where there is only white space or a comment of its own."""
+    index = bisect_right([statement.start for statement in document.statements], offset) - 1
+    return next((line for line in _logical_lines(document.statements[index]) if line.start <= offset < line.end), None)
+
+
+def _has_room(document: Document, end: int) -> bool:
+    """Whether a comment can stand behind what ends a row: not in a string, and not behind a backslash."""
+    line = _line_at(document, end - 1)
+    if line is None:
+        return False
+    token = _token_at(document.text, line, end - 1)
+    if token is None:
+        return document.text[end - 1] != "\\"
+    return token["comment"] is not None or token.end() == end
+
+
+def _named(text: str, comment: _Suppression, rule: str) -> Edit:
+    """Add a name to those in the brackets of a comment."""
+    closing = comment.span.end - 1
+    start = len(text[:closing].rstrip(" \t,"))
+    return Edit(start, closing, f", {rule}" if comment.rules else rule)
+
+
 def _what(names: Sequence[str]) -> str:
     return "the name" if len(names) == 1 else "the names"
 
@@ -155,10 +209,14 @@ def _logical_lines(statement: Statement) -> Iterator[Span]:
 
 
 def _in_comment(text: str, line: Span, offset: int) -> bool:
-    for token in _STRING_OR_COMMENT.finditer(text, line.start, line.end):
-        if token.start() <= offset < token.end():
-            return token["comment"] is not None
-    return False
+    token = _token_at(text, line, offset)
+    return token is not None and token["comment"] is not None
+
+
+def _token_at(text: str, line: Span, offset: int) -> re.Match[str] | None:
+    """The string or comment of a logical line that holds an offset."""
+    tokens = _STRING_OR_COMMENT.finditer(text, line.start, line.end)
+    return next((token for token in tokens if token.start() <= offset < token.end()), None)
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:

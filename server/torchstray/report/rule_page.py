@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from torchstray.config import NOTICES
 from torchstray.rules.rule import Rule
+
+# In the package, or beside it in a checkout of the repository.
+_FOLDERS = tuple(Path(__file__).parents[level] / "docs" / "rules" for level in (1, 3))
+_SHOWN = ("What it finds", "Why it matters")
+_SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+_SOFT_BREAK = re.compile(r"(?<=\S)\n {0,3}(?!\s|- )")
 
 
 def render(rule: Rule) -> str:
     """Return the whole page."""
     return "\n\n".join(_paragraphs(rule)) + "\n"
+
+
+def file(rule: str) -> Path | None:
+    """Return the Markdown page of the rule of this name; None where it has none, or the pages are not installed."""
+    return next((page for folder in _FOLDERS if (page := folder / f"{rule}.md").is_file()), None)
+
+
+def summary(rule: Rule) -> str:
+    """Return what a rule finds and why that matters, in Markdown, each paragraph on a line: editors break lines."""
+    _, *parts = _SECTION.split(inspect.getdoc(rule) or "")
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    shown = [f"**{title}**\n\n{_SOFT_BREAK.sub(' ', sections[title].strip())}" for title in _SHOWN]
+    return "\n\n".join([f"**{rule.name}**: {rule.summary}", *shown]) + "\n"
 
 
 def _paragraphs(rule: Rule) -> Iterator[str]:

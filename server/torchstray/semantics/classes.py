@@ -105,6 +105,11 @@ class ClassModel:
         )
 
     @property
+    def shows_everything(self) -> bool:
+        """Whether none of its bases but those of this file gives an instance parameters, buffers or submodules."""
+        return all(isinstance(entry, ClassModel) or _adds_nothing(entry) for entry in self.resolution)
+
+    @property
     def fields(self) -> list[str]:
         """The annotated class-level names, bases first: what the constructor of a dataclass or named tuple sets."""
         names: dict[str, None] = {}
@@ -153,6 +158,14 @@ def outside_state(name: str) -> State | None:
     """The state that an imported module class has of itself; None where it is not known to be a module."""
     known = torch_api.module_class(name)
     return known.state if known is not None else ecosystem.module_state(name)
+
+
+def _adds_nothing(name: str | None) -> bool:
+    """Whether an imported class is known to hold nothing of its own."""
+    if name is None or name in _PLAIN_BASES or name == "torch.nn.Module":
+        return name is not None
+    state = ecosystem.module_state(name)
+    return state is not None and not state.any
 
 
 def _linearise(cls: ClassModel) -> list[ClassModel | str | None]:

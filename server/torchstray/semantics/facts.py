@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -95,6 +96,16 @@ class Built:
 
 
 @dataclass(frozen=True, eq=False)
+class Registration:
+    """The call, at `place`, of `register_buffer` or its like: `kind` is `buffer`, `parameter` or `module`."""
+
+    attribute: str
+    kind: str
+    value: Value
+    place: Place
+
+
+@dataclass(frozen=True, eq=False)
 class Early:
     """A layer, parameter or buffer that is kept at `place` before `nn.Module.__init__` has run. `never` says that it
     never runs."""
@@ -158,13 +169,15 @@ class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
-    itself."""
+    itself. `called` are the attributes that are called although nobody knows what they are."""
 
     cls: ClassModel
     instance: ModuleInstance
     live: dict[str, tuple[Store, ...]] = field(default_factory=dict)
     stores: list[Store] = field(default_factory=list)
     registered: dict[str, Value] = field(default_factory=dict)
+    registrations: list[Registration] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
     uses: list[Use] = field(default_factory=list)
     built: list[Built] = field(default_factory=list)
     early: list[Early] = field(default_factory=list)
@@ -198,6 +211,20 @@ class ClassFacts:
                 else:
                     read.append(from_holder(option, [attribute]))
         return one_of(read) if read else UNKNOWN
+
+    @property
+    def unseen(self) -> Iterator[Store]:
+        """The stores whose values may be modules that cannot be seen: what an unknown call gave, what is called, or one
+        of two."""
+        for store in (store for stores in self.live.values() for store in stores):
+            options = options_of(store.value)
+            made = isinstance(store.expression, cst.Call) or store.attribute in self.called
+            one_seen = len(options) == 1 and isinstance(options[0], ModuleInstance)
+            if any(type(option) is Value for option in options):
+                if made:
+                    yield store
+            elif one_seen and isinstance(store.expression, cst.IfExp | cst.BooleanOperation):
+                yield store
 
     def uses_of(self, attribute: str) -> list[Use]:
         """The uses of what an attribute holds, in the order they were met."""

@@ -22,6 +22,7 @@ from torchstray.semantics.facts import (
     How,
     NonLeaf,
     Phase,
+    Registration,
     Store,
 )
 from torchstray.semantics.names import blocks, dotted, holds, walk
@@ -640,6 +641,7 @@ class Interpreter(Caller):
             facts.early.append(Early(name, self.place(node), never=False))
         facts.live.pop(name, None)
         facts.registered[name] = value
+        facts.registrations.append(Registration(name, kind, value, self.place(node)))
         for option in options_of(value):
             if isinstance(option, ModuleInstance):
                 option.register()
@@ -710,6 +712,8 @@ class Interpreter(Caller):
 
     def _unknown_call(self, arguments: Arguments, node: cst.Call) -> Value:
         value = super()._unknown_call(arguments, node)
+        if isinstance(node.func, cst.Attribute) and self._is_self(node.func.value) and self.facts is not None:
+            self.facts.called.add(node.func.attr.value)
         if isinstance(node.func, cst.Attribute) and self.moves(node.func.attr.value, arguments):
             return Moved()
         return value

@@ -118,7 +118,7 @@ _ANY_STATE = State(parameters=True, buffers=True, mode=True)
 def strays(facts: ClassFacts) -> Iterator[Stray]:
     """What is left behind by a module's `.to()`, one for each assignment that keeps it."""
     reported: set[Store] = set()
-    for store in _lasting(facts):
+    for store in lasting(facts):
         found = _stray(facts, store)
         if found is None:
             continue
@@ -128,7 +128,7 @@ def strays(facts: ClassFacts) -> Iterator[Stray]:
             yield earlier
 
 
-def _lasting(facts: ClassFacts) -> Iterator[Store]:
+def lasting(facts: ClassFacts) -> Iterator[Store]:
     """The stores whose values the built module has, and those by which a method other than the steps fills it later."""
     for stores in facts.live.values():
         yield from stores

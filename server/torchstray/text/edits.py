@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -42,3 +44,26 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         done = edit.end
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+def difference(before: str, after: str) -> Iterator[Edit]:
+    """Yield edits, in order, that turn `before` into `after`, each of whole lines and apart from the others."""
+    old, new = _LINE.findall(before), _LINE.findall(after)
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    # What is equal at both ends need not be compared, and that is nearly everything.
+    end = 0
+    while end < min(len(old), len(new)) - same and old[-1 - end] == new[-1 - end]:
+        end += 1
+    middle, offset = old[same : len(old) - end], sum(map(len, old[:same]))
+    matcher = difflib.SequenceMatcher(None, middle, new[same : len(new) - end], autojunk=False)
+    starts = [offset]
+    for line in middle:
+        starts.append(starts[-1] + len(line))
+    for tag, start, stop, first, last in matcher.get_opcodes():
+        if tag != "equal":
+            yield Edit(starts[start], starts[stop], "".join(new[same + first : same + last]))

@@ -1,0 +1,99 @@
+"""The open documents, and the analysis of the newest version of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from torchstray.config import Configuration
+from torchstray.lsp import uris
+from torchstray.lsp.settings import Settings
+from torchstray.lsp.texts import Snapshot
+from torchstray.lsp.worker import Superseded, Worker
+
+if TYPE_CHECKING:
+    from torchstray.lsp.analysis import Analysis
+
+
+@dataclass
+class OpenDocument:
+    """The newest version of a document, the analysis under way or done for it, and the last one that was done for any
+    version."""
+
+    snapshot: Snapshot
+    path: Path | None
+    task: asyncio.Task[Analysis | None] | None = None
+    last: Analysis | None = None
+
+
+class Documents:
+    """The documents that are open in the editor. A URI finds its document however it is spelled."""
+
+    def __init__(self, settings: Settings, worker: Worker) -> None:
+        self._settings = settings
+        self._worker = worker
+        self._open: dict[str, OpenDocument] = {}
+
+    def __iter__(self) -> Iterator[OpenDocument]:
+        return iter(list(self._open.values()))
+
+    def open(self, item: types.TextDocumentItem, encoding: str) -> OpenDocument:
+        """Take over a document from the editor; one that is open already is replaced."""
+        snapshot = Snapshot(item.uri, item.version, item.text, encoding)
+        document = self._open[uris.key(item.uri)] = OpenDocument(snapshot, uris.path(item.uri))
+        return document
+
+    def change(
+        self,
+        identifier: types.VersionedTextDocumentIdentifier,
+        changes: Sequence[types.TextDocumentContentChangeEvent],
+    ) -> OpenDocument | None:
+        """Make changes to a document; None where it is not open."""
+        document = self.get(identifier.uri)
+        if document is not None:
+            document.snapshot = document.snapshot.changed(identifier.version, changes)
+            document.task = None
+        return document
+
+    def close(self, uri: str) -> OpenDocument | None:
+        """Give a document back to the editor, and return it; None where it is not open."""
+        return self._open.pop(uris.key(uri), None)
+
+    def get(self, uri: str) -> OpenDocument | None:
+        """Return the open document of a URI."""
+        return self._open.get(uris.key(uri))
+
+    def outdate(self) -> None:
+        """Let every document be analysed anew, because something else than its text has changed."""
+        for document in self._open.values():
+            document.task = None
+
+    async def analysis(self, document: OpenDocument) -> Analysis | None:
+        """Return the analysis of the newest version of a document; None if it is changed or closed meanwhile."""
+        if document.task is None:
+            document.task = asyncio.ensure_future(self._analyse(document, document.snapshot))
+        # Whoever gives up waiting must not take the answer from the others.
+        return await asyncio.shield(document.task)
+
+    async def _analyse(self, document: OpenDocument, snapshot: Snapshot) -> Analysis | None:
+        configuration = await self._settings.of(snapshot.uri, document.path)
+        try:
+            return await self._worker.run(
+                lambda: _analyse(document, snapshot, configuration),
+                lambda: document.snapshot is snapshot and self.get(snapshot.uri) is document,
+            )
+        except Superseded:
+            return None
+
+
+def _analyse(document: OpenDocument, snapshot: Snapshot, configuration: Configuration | None) -> Analysis:
+    from torchstray.lsp.analysis import analyse
+
+    analysis = analyse(snapshot, document.path, configuration, document.last)
+    document.last = analysis
+    return analysis

@@ -1,0 +1,180 @@
+"""The language server for one editor: what it keeps, and how it talks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
+
+from torchstray import __version__
+from torchstray.lsp import uris
+from torchstray.lsp.client import Client
+from torchstray.lsp.documents import Documents, OpenDocument
+from torchstray.lsp.settings import Settings
+from torchstray.lsp.worker import Worker
+
+if TYPE_CHECKING:
+    from torchstray.lsp.analysis import Analysis
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+NAME = "torchstray"
+PATIENCE = 5.0
+"""Seconds that the client has to say what is set."""
+
+
+class NotOpen(JsonRpcException):
+    """A request is about a document that the editor has not opened."""
+
+    CODE = types.ErrorCodes.InvalidParams.value
+
+
+class Changed(JsonRpcException):
+    """A request is about a text that has changed since it was made."""
+
+    CODE = types.LSPErrorCodes.ContentModified.value
+
+
+class Retrigger(JsonRpcException):
+    """The text has changed since its diagnostics were asked for: they should be asked for again."""
+
+    CODE = types.LSPErrorCodes.ServerCancelled.value
+
+
+class Protocol(LanguageServerProtocol):
+    """The protocol without pygls' own store of texts: the server keeps them itself."""
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+class Server(LanguageServer):
+    """torchstray for one editor."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, __version__, protocol_cls=Protocol, converter_factory=default_converter)
+        self.client = Client()
+        self.worker = Worker()
+        self.settings = Settings(self._ask_for_settings, self.complain)
+        self.documents = Documents(self.settings, self.worker)
+        self.given: object = None
+        """The settings of a client that cannot be asked for them."""
+        self._background: set[asyncio.Task[None]] = set()
+        # A result identifier stands for one analysis of one text. An equal list for another text gets another one: the
+        # editor has moved, and perhaps lost, the marks that it has.
+        self._results = itertools.count(1)
+        self._result_of: dict[str, tuple[Analysis, str]] = {}
+
+    # Diagnostics
+
+    def publish(self, document: OpenDocument) -> None:
+        """Publish what is found in the newest text of a document, to a client that does not ask for it."""
+        if not self.client.pulls:
+            self.start(self._published(document))
+
+    async def _published(self, document: OpenDocument) -> None:
+        analysis = await self.documents.analysis(document)
+        if analysis is not None:
+            snapshot = analysis.snapshot
+            self.text_document_publish_diagnostics(
+                types.PublishDiagnosticsParams(snapshot.uri, self.diagnostics(analysis), snapshot.version)
+            )
+
+    def diagnostics(self, analysis: Analysis) -> list[types.Diagnostic]:
+        """Return the diagnostics of an analysis, as the client can show them."""
+        from torchstray.lsp.diagnostics import diagnostics
+
+        return diagnostics(analysis, self.client)
+
+    def result(self, analysis: Analysis) -> str:
+        """Return the identifier of what is answered to a client that asks for diagnostics."""
+        key = uris.key(analysis.snapshot.uri)
+        known, result = self._result_of.get(key, (None, ""))
+        if known is not analysis:
+            result = str(next(self._results))
+            self._result_of[key] = (analysis, result)
+        return result
+
+    def withdraw(self, uri: str) -> None:
+        """Take away what was published for a document, if anything is published."""
+        self._result_of.pop(uris.key(uri), None)
+        if not self.client.pulls:
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    async def with_analysis(self, uri: str, work: Callable[[Analysis], T]) -> T:
+        """Return what `work` makes of the newest text of a document. Raises NotOpen, and Changed if it is changed
+        meanwhile."""
+        analysis = await self.documents.analysis(self.document(uri))
+        if analysis is None:
+            raise Changed("the text has changed meanwhile")
+        return await self.worker.run(lambda: work(analysis))
+
+    def document(self, uri: str) -> OpenDocument:
+        """Return an open document. Raises NotOpen."""
+        document = self.documents.get(uri)
+        if document is None:
+            raise NotOpen(f"{uri} is not open")
+        return document
+
+    # Settings
+
+    def renew(self) -> None:
+        """Analyse every open document again, since something else than its text has changed."""
+        self.documents.outdate()
+        if self.client.pulls and self.client.refreshes:
+            self.workspace_diagnostic_refresh(None)
+        for document in self.documents:
+            self.publish(document)
+
+    async def _ask_for_settings(self, uri: str) -> object:
+        if not self.client.configures:
+            return self.given
+        question = types.ConfigurationParams([types.ConfigurationItem(scope_uri=uri, section=NAME)])
+        try:
+            answer = await asyncio.wait_for(self.workspace_configuration_async(question), PATIENCE)
+        except (asyncio.TimeoutError, JsonRpcException) as error:
+            self.log(f"no settings from the editor: {error!r}", types.MessageType.Warning)
+            return None
+        return answer[0] if answer else None
+
+    # Words for people
+
+    def complain(self, message: str) -> None:
+        self.log(message, types.MessageType.Error)
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+
+    def log(self, message: str, level: types.MessageType = types.MessageType.Info) -> None:
+        """Write a line into the editor's log."""
+        self.window_log_message(types.LogMessageParams(level, message))
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Write down what went wrong in a handler; pygls has logged its traceback."""
+        self.log(f"{source.__name__}: {error}", types.MessageType.Error)
+
+    def start(self, work: Any) -> None:
+        """Run `work` in the background; what goes wrong in it is logged."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Work in the background failed", exc_info=error)

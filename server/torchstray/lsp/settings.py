@@ -1,0 +1,119 @@
+"""What is configured for a document: by the editor, and by the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchstray import files
+from torchstray.config import SETTINGS, BadConfiguration, BadValue, Configuration, Configurations, Overrides, read
+
+CLIENT_SETTINGS = ("interpreter", "importStrategy", "trace")
+"""Settings of the VS Code extension itself, which the server is sent too."""
+
+
+@dataclass
+class _Scope:
+    """What the editor says for one root folder, and what holds there. `error` is why the newest of it does not."""
+
+    configurations: Configurations
+    last: dict[Path, Configuration] = field(default_factory=dict)
+    errors: set[str] = field(default_factory=set)
+
+
+class Settings:
+    """The configuration of each document.
+
+    `ask` fetches the editor's settings for a document's URI; `complain` tells the user, once, what cannot be used: what
+    was good before goes on holding.
+    """
+
+    def __init__(self, ask: Callable[[str], Awaitable[object]], complain: Callable[[str], None]) -> None:
+        self.roots: list[Path] = []
+        self._ask = ask
+        self._complain = complain
+        self._tables: dict[str, asyncio.Task[object]] = {}
+        self._scopes: dict[tuple[str, Path], _Scope] = {}
+        self._overrides: dict[str, Overrides] = {}
+        self._last = Overrides()
+        self._told: set[str] = set()
+
+    def forget(self, uri: str | None = None) -> None:
+        """Ask the editor again for what it has set, for one document or for all."""
+        if uri is not None:
+            self._tables.pop(uri, None)
+        else:
+            self._tables.clear()
+            self._overrides.clear()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a configuration file that was looked for has been written, changed or removed since."""
+        return any(scope.configurations.outdated for scope in self._scopes.values())
+
+    async def of(self, uri: str, path: Path | None) -> Configuration | None:
+        """Return what holds for a document; None where it is to be left alone."""
+        if uri not in self._tables:
+            self._tables[uri] = asyncio.ensure_future(self._ask(uri))
+        # Many may wait for the answer, and one that gives up must not take it from the others.
+        overrides = self._read(await asyncio.shield(self._tables[uri]))
+        return self._holds(overrides, path)
+
+    def _read(self, table: object) -> Overrides:
+        key = json.dumps(table, sort_keys=True, default=str)
+        if key not in self._overrides:
+            try:
+                self._overrides[key] = self._last = Overrides(**read(_without_blanks(table)))
+            except BadValue as error:
+                name = ".".join(("torchstray", *error.keys))
+                self._tell(f"The setting `{name}` is ignored: {error}.")
+                self._overrides[key] = self._last
+        return self._overrides[key]
+
+    def _holds(self, overrides: Overrides, path: Path | None) -> Configuration | None:
+        root = self._root(path)
+        folder = path.parent if path is not None else root
+        key = (repr(overrides), root)
+        scope = self._scopes.get(key)
+        if scope is None:
+            scope = self._scopes[key] = _Scope(Configurations(overrides=overrides, root=root))
+        elif scope.configurations.outdated:
+            scope.configurations = Configurations(overrides=overrides, root=root)
+            self._told -= scope.errors
+            scope.errors.clear()
+        try:
+            if path is not None and files.why_left_alone(path, self.roots, scope.configurations) is not None:
+                return None
+            configuration = scope.configurations.of(folder)
+        except BadConfiguration as error:
+            message = f"This configuration is not used: {error}."
+            scope.errors.add(message)
+            self._tell(message)
+            return scope.last.get(folder) or overrides.over(Configuration(root))
+        scope.last[folder] = configuration
+        return configuration
+
+    def _root(self, path: Path | None) -> Path:
+        """The workspace folder that a file lies in, the innermost of several; where globs of the editor count from."""
+        around = [root for root in self.roots if path is not None and path.is_relative_to(root)]
+        if around:
+            return max(around, key=lambda root: len(root.parts))
+        return path.parent if path is not None else next(iter(self.roots), Path.cwd())
+
+    def _tell(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._complain(message)
+
+
+def _without_blanks(table: object) -> object:
+    """The table under the names that files use, without what is not set and what is the extension's own."""
+    if not isinstance(table, Mapping):
+        return {} if table is None else table
+    names = {setting.editor_key: setting.key for setting in SETTINGS}
+    return {
+        names.get(key, key): value for key, value in table.items() if value is not None and key not in CLIENT_SETTINGS
+    }
