@@ -357,7 +357,8 @@ def _main() -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(prog_name="torchstray", standalone_mode=False)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # as the language server leaves it
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -110,13 +110,16 @@ def _held(model: FileModel, found: Iterable[_Found], unsure: Collection[str] = (
 
 def _registered(model: FileModel, facts: ClassFacts) -> Iterator[tuple[str, _Found]]:
     """What moves with the module, each with its kind: `parameter`, `buffer` or `module`."""
+    lost = {attribute for emptied in facts.emptied for attribute in emptied.lost}
     for call in facts.registrations:
-        if call.kind != "buffer" and call.value == NONE:
-            continue  # a name that is taken, and no more; as a buffer it takes the tensor that is assigned later
+        if call.attribute in lost or (call.kind != "buffer" and call.value == NONE):
+            continue  # None only takes the name, but as a buffer it takes the tensor that is assigned later, too
         name = _name(shown_name(model, call.place, call.attribute))
         for what in _layers(model, call.value) if call.kind == "module" else [call.kind]:
             yield call.kind, _Found(name, what, call.place)
     for store in lasting(facts):
+        if store.attribute in lost:
+            continue
         name = _name(shown_attribute(model, store))
         for option in options_of(store.value):
             if isinstance(option, ModuleInstance):

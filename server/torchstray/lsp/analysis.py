@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchstray.check import check
@@ -18,7 +19,11 @@ from torchstray.text.edits import Span
 @dataclass(frozen=True)
 class Analysis:
     """The findings of one version of a document, sorted by place. `kept` are the statements that do not parse and show
-    what was last found in them when they did. `configuration` is None where the file is left alone."""
+    what was last found in them when they did. `configuration` is None where the file is left alone.
+
+    The `number` is this analysis' own. One with equal findings has another: the editor has moved, and perhaps lost, the
+    marks that it had from before.
+    """
 
     snapshot: Snapshot
     document: Document
@@ -26,6 +31,7 @@ class Analysis:
     path: Path | None
     findings: tuple[Finding, ...] = ()
     kept: tuple[Span, ...] = ()
+    number: int = field(default_factory=itertools.count(1).__next__)
 
 
 def analyse(

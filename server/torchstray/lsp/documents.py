@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from torchstray.config import Configuration
 from torchstray.lsp import uris
 from torchstray.lsp.settings import Settings
 from torchstray.lsp.texts import Snapshot
@@ -18,6 +18,8 @@ from torchstray.lsp.worker import Superseded, Worker
 
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -34,9 +36,10 @@ class OpenDocument:
 class Documents:
     """The documents that are open in the editor. A URI finds its document however it is spelled."""
 
-    def __init__(self, settings: Settings, worker: Worker) -> None:
+    def __init__(self, settings: Settings, worker: Worker, complain: Callable[[str], None]) -> None:
         self._settings = settings
         self._worker = worker
+        self._complain = complain
         self._open: dict[str, OpenDocument] = {}
 
     def __iter__(self) -> Iterator[OpenDocument]:
@@ -82,18 +85,29 @@ class Documents:
 
     async def _analyse(self, document: OpenDocument, snapshot: Snapshot) -> Analysis | None:
         configuration = await self._settings.of(snapshot.uri, document.path)
+
+        def wanted() -> bool:
+            return document.snapshot is snapshot and self.get(snapshot.uri) is document
+
+        def work() -> Analysis:
+            from torchstray.lsp.analysis import analyse
+
+            document.last = analyse(snapshot, document.path, configuration, document.last)
+            return document.last
+
         try:
-            return await self._worker.run(
-                lambda: _analyse(document, snapshot, configuration),
-                lambda: document.snapshot is snapshot and self.get(snapshot.uri) is document,
-            )
+            analysis = await self._worker.run(work, wanted)
         except Superseded:
             return None
+        except Exception:  # a mistake of ours must not end anything
+            logger.exception("The analysis of %s failed", snapshot.uri)
+            self._complain(f"The analysis of {snapshot.uri} failed; please report it, with what the log says.")
+            analysis = _nothing(document, snapshot)
+        return analysis if wanted() else None
 
 
-def _analyse(document: OpenDocument, snapshot: Snapshot, configuration: Configuration | None) -> Analysis:
-    from torchstray.lsp.analysis import analyse
+def _nothing(document: OpenDocument, snapshot: Snapshot) -> Analysis:
+    from torchstray.lsp.analysis import Analysis
+    from torchstray.syntax.document import Document
 
-    analysis = analyse(snapshot, document.path, configuration, document.last)
-    document.last = analysis
-    return analysis
+    return Analysis(snapshot, Document(""), None, document.path)

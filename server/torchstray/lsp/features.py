@@ -13,7 +13,7 @@ from lsprotocol import types
 from torchstray import __version__
 from torchstray.lsp import uris
 from torchstray.lsp.client import Client
-from torchstray.lsp.server import NAME, Changed, NotOpen, Retrigger, Server
+from torchstray.lsp.server import NAME, Changed, Refusal, Retrigger, Server
 
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
@@ -93,7 +93,7 @@ async def diagnostic(ls: Server, params: types.DocumentDiagnosticParams) -> type
         raise Retrigger(
             "the text has changed meanwhile", data=types.DiagnosticServerCancellationData(retrigger_request=True)
         )
-    result = ls.result(analysis)
+    result = str(analysis.number)
     if result == params.previous_result_id:
         return types.RelatedUnchangedDocumentDiagnosticReport(result_id=result)
     return types.RelatedFullDocumentDiagnosticReport(items=ls.diagnostics(analysis), result_id=result)
@@ -162,9 +162,15 @@ def did_change_workspace_folders(ls: Server, params: types.DidChangeWorkspaceFol
     ls.renew()
 
 
+def shutdown(ls: Server, _params: None) -> None:
+    """Expect the end."""
+    ls.finished = True
+
+
 HANDLERS: dict[str, Callable[..., Any]] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
+    types.SHUTDOWN: shutdown,
     types.TEXT_DOCUMENT_DID_OPEN: did_open,
     types.TEXT_DOCUMENT_DID_CHANGE: did_change,
     types.TEXT_DOCUMENT_DID_CLOSE: did_close,
@@ -191,13 +197,13 @@ def _warm_up() -> None:
 
 
 def _worth_logging(record: logging.LogRecord) -> bool:
-    """Whether a record tells of more than a request that came too late, which is part of life."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, NotOpen | Changed | Retrigger)
+    """Whether a record tells of more than a refusal; pygls logs all errors alike."""
+    return not (record.exc_info and isinstance(record.exc_info[1], Refusal))
 
 
 def serve() -> int:
-    """Serve the editor at the other end of standard input and output until it goes; return the exit status."""
+    """Serve the editor at the other end of standard input and output; return the exit status, 1 if it went without
+    saying so."""
     log = logging.StreamHandler(sys.stderr)
     log.addFilter(_worth_logging)
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -206,4 +212,4 @@ def serve() -> int:
     for name, handler in HANDLERS.items():
         server.feature(name)(handler)
     server.start_io()
-    return 0
+    return 0 if server.finished else 1

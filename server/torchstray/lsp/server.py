@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +13,6 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 
 from torchstray import __version__
-from torchstray.lsp import uris
 from torchstray.lsp.client import Client
 from torchstray.lsp.documents import Documents, OpenDocument
 from torchstray.lsp.settings import Settings
@@ -31,19 +29,23 @@ PATIENCE = 5.0
 """Seconds that the client has to say what is set."""
 
 
-class NotOpen(JsonRpcException):
+class Refusal(JsonRpcException):
+    """A request that is not answered, for a reason that is part of life and not worth a word in the log."""
+
+
+class NotOpen(Refusal):
     """A request is about a document that the editor has not opened."""
 
     CODE = types.ErrorCodes.InvalidParams.value
 
 
-class Changed(JsonRpcException):
+class Changed(Refusal):
     """A request is about a text that has changed since it was made."""
 
     CODE = types.LSPErrorCodes.ContentModified.value
 
 
-class Retrigger(JsonRpcException):
+class Retrigger(Refusal):
     """The text has changed since its diagnostics were asked for: they should be asked for again."""
 
     CODE = types.LSPErrorCodes.ServerCancelled.value
@@ -73,14 +75,12 @@ class Server(LanguageServer):
         self.client = Client()
         self.worker = Worker()
         self.settings = Settings(self._ask_for_settings, self.complain)
-        self.documents = Documents(self.settings, self.worker)
+        self.documents = Documents(self.settings, self.worker, self.complain)
         self.given: object = None
         """The settings of a client that cannot be asked for them."""
+        self.finished = False
+        """Whether the client has said that it will end the server."""
         self._background: set[asyncio.Task[None]] = set()
-        # A result identifier stands for one analysis of one text. An equal list for another text gets another one: the
-        # editor has moved, and perhaps lost, the marks that it has.
-        self._results = itertools.count(1)
-        self._result_of: dict[str, tuple[Analysis, str]] = {}
 
     # Diagnostics
 
@@ -103,28 +103,21 @@ class Server(LanguageServer):
 
         return diagnostics(analysis, self.client)
 
-    def result(self, analysis: Analysis) -> str:
-        """Return the identifier of what is answered to a client that asks for diagnostics."""
-        key = uris.key(analysis.snapshot.uri)
-        known, result = self._result_of.get(key, (None, ""))
-        if known is not analysis:
-            result = str(next(self._results))
-            self._result_of[key] = (analysis, result)
-        return result
-
     def withdraw(self, uri: str) -> None:
         """Take away what was published for a document, if anything is published."""
-        self._result_of.pop(uris.key(uri), None)
         if not self.client.pulls:
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def with_analysis(self, uri: str, work: Callable[[Analysis], T]) -> T:
         """Return what `work` makes of the newest text of a document. Raises NotOpen, and Changed if it is changed
         meanwhile."""
-        analysis = await self.documents.analysis(self.document(uri))
-        if analysis is None:
-            raise Changed("the text has changed meanwhile")
-        return await self.worker.run(lambda: work(analysis))
+        document = self.document(uri)
+        analysis = await self.documents.analysis(document)
+        if analysis is not None:
+            result = await self.worker.run(lambda: work(analysis))
+            if document.snapshot is analysis.snapshot:
+                return result
+        raise Changed("the text has changed meanwhile")
 
     def document(self, uri: str) -> OpenDocument:
         """Return an open document. Raises NotOpen."""
@@ -157,6 +150,7 @@ class Server(LanguageServer):
     # Words for people
 
     def complain(self, message: str) -> None:
+        """Tell the user what cannot be done as it was asked for."""
         self.log(message, types.MessageType.Error)
         self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
@@ -166,7 +160,8 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Write down what went wrong in a handler; pygls has logged its traceback."""
-        self.log(f"{source.__name__}: {error}", types.MessageType.Error)
+        if not isinstance(error, Refusal):
+            self.log(f"{source.__name__}: {error}", types.MessageType.Error)
 
     def start(self, work: Any) -> None:
         """Run `work` in the background; what goes wrong in it is logged."""

@@ -17,18 +17,17 @@ CLIENT_SETTINGS = ("interpreter", "importStrategy", "trace")
 
 @dataclass
 class _Scope:
-    """What the editor says for one root folder, and what holds there. `error` is why the newest of it does not."""
+    """What holds below one root folder with one set of the editor's settings, and what held last in each folder."""
 
     configurations: Configurations
     last: dict[Path, Configuration] = field(default_factory=dict)
-    errors: set[str] = field(default_factory=set)
 
 
 class Settings:
     """The configuration of each document.
 
-    `ask` fetches the editor's settings for a document's URI; `complain` tells the user, once, what cannot be used: what
-    was good before goes on holding.
+    `ask` fetches the editor's settings for a document's URI; `complain` tells the user what cannot be used, once until
+    it can: what was good before goes on holding. Globs of the editor count from the innermost of the `roots`.
     """
 
     def __init__(self, ask: Callable[[str], Awaitable[object]], complain: Callable[[str], None]) -> None:
@@ -39,7 +38,7 @@ class Settings:
         self._scopes: dict[tuple[str, Path], _Scope] = {}
         self._overrides: dict[str, Overrides] = {}
         self._last = Overrides()
-        self._told: set[str] = set()
+        self._told: dict[object, str] = {}
 
     def forget(self, uri: str | None = None) -> None:
         """Ask the editor again for what it has set, for one document or for all."""
@@ -65,11 +64,13 @@ class Settings:
     def _read(self, table: object) -> Overrides:
         key = json.dumps(table, sort_keys=True, default=str)
         if key not in self._overrides:
+            settings, spelled = _as_in_files(table)
             try:
-                self._overrides[key] = self._last = Overrides(**read(_without_blanks(table)))
+                self._overrides[key] = self._last = Overrides(**read(settings))
+                self._told.pop("editor", None)
             except BadValue as error:
-                name = ".".join(("torchstray", *error.keys))
-                self._tell(f"The setting `{name}` is ignored: {error}.")
+                keys = [spelled.get(name, name) for name in error.keys]
+                self._tell("editor", f"The setting `{'.'.join(('torchstray', *keys))}` is not used: {error}.")
                 self._overrides[key] = self._last
         return self._overrides[key]
 
@@ -82,38 +83,37 @@ class Settings:
             scope = self._scopes[key] = _Scope(Configurations(overrides=overrides, root=root))
         elif scope.configurations.outdated:
             scope.configurations = Configurations(overrides=overrides, root=root)
-            self._told -= scope.errors
-            scope.errors.clear()
         try:
             if path is not None and files.why_left_alone(path, self.roots, scope.configurations) is not None:
                 return None
             configuration = scope.configurations.of(folder)
         except BadConfiguration as error:
-            message = f"This configuration is not used: {error}."
-            scope.errors.add(message)
-            self._tell(message)
+            self._tell(folder, f"This configuration is not used: {error}.")
             return scope.last.get(folder) or overrides.over(Configuration(root))
+        self._told.pop(folder, None)
         scope.last[folder] = configuration
         return configuration
 
     def _root(self, path: Path | None) -> Path:
-        """The workspace folder that a file lies in, the innermost of several; where globs of the editor count from."""
         around = [root for root in self.roots if path is not None and path.is_relative_to(root)]
         if around:
             return max(around, key=lambda root: len(root.parts))
         return path.parent if path is not None else next(iter(self.roots), Path.cwd())
 
-    def _tell(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _tell(self, subject: object, message: str) -> None:
+        if message not in self._told.values():
             self._complain(message)
+        self._told[subject] = message
 
 
-def _without_blanks(table: object) -> object:
-    """The table under the names that files use, without what is not set and what is the extension's own."""
+def _as_in_files(table: object) -> tuple[object, dict[str, str]]:
+    """Return the settings under the names that files use, without what is not set and what is the extension's own; and
+    how each name is spelled in `table`."""
+    if table is None:
+        return {}, {}
     if not isinstance(table, Mapping):
-        return {} if table is None else table
+        return table, {}
     names = {setting.editor_key: setting.key for setting in SETTINGS}
-    return {
-        names.get(key, key): value for key, value in table.items() if value is not None and key not in CLIENT_SETTINGS
-    }
+    known = [str(key) for key, value in table.items() if value is not None and key not in CLIENT_SETTINGS]
+    spelled = {names.get(key, key): key for key in known}
+    return {name: table[key] for name, key in spelled.items()}, spelled

@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+STACK = 16 * 2**20
+"""Bytes of stack for the thread: syntax trees are walked by recursion, and some systems give threads little."""
+
 
 class Superseded(Exception):
     """The work is not wanted any more: the text it was for has changed."""
@@ -20,8 +23,10 @@ class Worker:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        before = threading.stack_size(STACK)
         # A daemon: a long analysis must not keep a server alive whose editor is gone.
         threading.Thread(target=self._work, name="analysis", daemon=True).start()
+        threading.stack_size(before)
 
     async def run(self, work: Callable[[], T], wanted: Callable[[], bool] = lambda: True) -> T:
         """Return what `work` returns, or raise what it raises.
