@@ -25,7 +25,7 @@ def hover(analysis: Analysis, position: types.Position, client: Client) -> types
         for finding in analysis.findings
         if finding.span.start <= offset <= finding.span.end and finding.rule in rules
     ]
-    parts = list(dict.fromkeys(rule_page.summary(rules[finding.rule]) for finding in findings))
+    parts = []
     spans = [finding.span for finding in findings]
     for found in overview.overviews(analysis.document, Project()):
         named = found.name_span.start <= offset <= found.name_span.end
@@ -33,6 +33,7 @@ def hover(analysis: Analysis, position: types.Position, client: Client) -> types
             parts.append(overview.markdown(found))
             spans = spans or [found.name_span]
             break
+    parts += dict.fromkeys(rule_page.summary(rules[finding.rule]) for finding in findings)
     if not parts:
         return None
     kind = types.MarkupKind.Markdown if client.markdown else types.MarkupKind.PlainText

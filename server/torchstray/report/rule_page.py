@@ -12,7 +12,6 @@ from torchstray.rules.rule import Rule
 
 # In the package, or beside it in a checkout of the repository.
 _FOLDERS = tuple(Path(__file__).parents[level] / "docs" / "rules" for level in (1, 3))
-_SHOWN = ("What it finds", "Why it matters")
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
 _SOFT_BREAK = re.compile(r"(?<=\S)\n {0,3}(?!\s|- )")
 
@@ -28,11 +27,10 @@ def file(rule: str) -> Path | None:
 
 
 def summary(rule: Rule) -> str:
-    """Return what a rule finds and why that matters, in Markdown, each paragraph on a line: editors break lines."""
+    """Return what a rule is about and why that matters, in Markdown, each paragraph on a line: editors break lines."""
     _, *parts = _SECTION.split(inspect.getdoc(rule) or "")
-    sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    shown = [f"**{title}**\n\n{_SOFT_BREAK.sub(' ', sections[title].strip())}" for title in _SHOWN]
-    return "\n\n".join([f"**{rule.name}**: {rule.summary}", *shown]) + "\n"
+    why = dict(zip(parts[::2], parts[1::2], strict=True))["Why it matters"]
+    return f"**{rule.name}**: {rule.summary}\n\n{_SOFT_BREAK.sub(' ', why.strip())}\n"
 
 
 def _paragraphs(rule: Rule) -> Iterator[str]:
