@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import libcst as cst
@@ -324,7 +324,13 @@ class Caller(Evaluator):
                 result = replace(result, source=max(result.source, Source.RANDOM))
             if last.endswith("_like") or last == "empty_like":
                 result = replace(
-                    result, source=Source.RANDOM if function.random else Source.CONSTANT, strays=frozenset()
+                    result,
+                    source=Source.RANDOM if function.random else Source.CONSTANT,
+                    requires_grad=False,
+                    leaf=True,
+                    strays=frozenset(),
+                    tracked=False,
+                    parameter=None,
                 )
             if "dtype" in arguments.keywords:
                 result = replace(result, dtype=self._dtype(arguments.keywords["dtype"]))
@@ -451,7 +457,8 @@ class Caller(Evaluator):
             return ANY_SCALAR
         if self.moves(name, arguments):
             return self._moved(of, name, arguments, node)
-        if isinstance(of, Parameter) and known.keeps_parameter and name != "to":
+        itself = isinstance(of, Parameter) or (isinstance(of, Tensor) and of.alias == "parameter")
+        if itself and known.keeps_parameter and name != "to":
             return of
         if known.like:
             made = Tensor(made=self.place(node), home=Home.FOLLOWS)
@@ -582,16 +589,20 @@ class Caller(Evaluator):
             self.store(key.text, value, node)
         return NONE
 
+    def add_children(self, of: ModuleInstance, values: Iterable[Value]) -> None:
+        """Note that a container of layers or parameters gets `values`."""
+        for value in values:
+            of.children.append(value)
+            for module in modules_in([value]):
+                module.inner = not of.registered or self.phase is not Phase.FORWARD
+                if of.registered:
+                    module.register()
+            for parameter in parameters_in([value]):
+                parameter.registered = True
+
     def _module_method(self, of: ModuleInstance, name: str, arguments: Arguments, node: cst.Call) -> Value:
         if name in {"append", "add_module", "register_module", "insert", "extend", "update", "register_parameter"}:
-            for value in arguments.values():
-                of.children.append(value)
-                for module in modules_in([value]):
-                    module.inner = not of.registered or self.phase is not Phase.FORWARD
-                    if of.registered:
-                        module.register()
-                for parameter in parameters_in([value]):
-                    parameter.registered = True
+            self.add_children(of, arguments.values())
             return of
         known = torch_api.module_method(name)
         if known is not None and known.returns_self:

@@ -169,7 +169,8 @@ class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
-    itself. `called` are the attributes that are called although nobody knows what they are."""
+    itself. `building` are the functions that building it runs, `called` the attributes that are called although nobody
+    knows what they are."""
 
     cls: ClassModel
     instance: ModuleInstance
@@ -177,6 +178,7 @@ class ClassFacts:
     stores: list[Store] = field(default_factory=list)
     registered: dict[str, Value] = field(default_factory=dict)
     registrations: list[Registration] = field(default_factory=list)
+    building: set[cst.CSTNode] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
     uses: list[Use] = field(default_factory=list)
     built: list[Built] = field(default_factory=list)
@@ -242,7 +244,7 @@ def as_registered(value: Value) -> Value:
     for option in options_of(value):
         if isinstance(option, Parameter):
             data = next((part for part in contents(option.data) if isinstance(part, Tensor)), Tensor())
-            alias = "buffer" if option.buffer else "parameter"
+            alias = "Buffer" if option.buffer else "parameter"
             read.append(registered_tensor(data, alias))
         elif isinstance(option, Tensor):
             read.append(registered_tensor(option, "buffer"))

@@ -11,7 +11,7 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, Frame, decorators, names_in
+from torchstray.semantics.evaluate import INPUT, SLICE, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
     ClassFacts,
@@ -114,6 +114,8 @@ class Interpreter(Caller):
             frame = Frame(function.statement, {}, function, function.owner)
             self._bind_parameters(frame, function, function.node.params, arguments)
             return self._in_frame(frame, lambda: self.evaluate(function_body(function)), node)
+        if self.phase is Phase.INIT and self.facts is not None:
+            self.facts.building.add(function.node)
         kinds = decorators(function.node)
         if "classmethod" in kinds:
             arguments = Arguments((UNKNOWN, *arguments.positional), arguments.keywords, arguments.complete)
@@ -334,7 +336,11 @@ class Interpreter(Caller):
 
     def _delete(self, target: cst.BaseExpression) -> None:
         if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
-            self.facts.live.pop(target.attr.value, None)
+            for store in self.facts.live.pop(target.attr.value, ()):
+                children = self.facts.instance.children
+                for option in options_of(store.value):
+                    if option in children:
+                        children.remove(option)
 
     def _is_self(self, node: cst.BaseExpression) -> bool:
         return isinstance(node, cst.Name) and isinstance(self.frame.names.get(node.value), SelfValue)
@@ -388,6 +394,7 @@ class Interpreter(Caller):
                 self.extend(option, more, node)
                 results.append(option)
             elif isinstance(option, ModuleInstance):
+                self.add_children(option, [more])
                 results.append(option)
             else:
                 results += [self.operation(option, other, node.operator, node) for other in options_of(more)[:4]]
@@ -527,19 +534,15 @@ class Interpreter(Caller):
         holder = self.evaluate(target.value)
         key = self._index(target)
         for option in options_of(holder):
-            if isinstance(option, Container):
+            if isinstance(option, Container) and key is SLICE:
+                self.extend(option, value, statement)
+            elif isinstance(option, Container):
                 option.items.append(value)
                 option.keys.append(key)
                 option.exact = False
                 option.grown_at.append(self.place(statement))
             elif isinstance(option, ModuleInstance):
-                option.children.append(value)
-                for module in modules_in([value]):
-                    module.inner = not option.registered or self.phase is not Phase.FORWARD
-                    if option.registered:
-                        module.register()
-                for parameter in parameters_in([value]):
-                    parameter.registered = True
+                self.add_children(option, [value])
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
@@ -620,13 +623,17 @@ class Interpreter(Caller):
         """Whether an attribute holds an `nn.Buffer`, so that a tensor assigned to it becomes its new value."""
         assert self.facts is not None
         values = [option for store in self.facts.live.get(name, ()) for option in options_of(store.value)]
-        return bool(values) and all(isinstance(value, Parameter) and value.buffer for value in values)
+        return bool(values) and all(
+            value.buffer if isinstance(value, Parameter) else isinstance(value, Tensor) and value.alias == "Buffer"
+            for value in values
+        )
 
     def _register_value(self, name: str, value: ModuleInstance | Parameter, target: cst.CSTNode) -> None:
         facts = self.facts
         assert facts is not None
         if not facts.initialised and self.phase is Phase.INIT:
             facts.early.append(Early(name, self.place(target), never=False))
+        facts.registered.pop(name, None)
         if isinstance(value, ModuleInstance):
             value.register()
         else:

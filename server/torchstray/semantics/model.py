@@ -179,6 +179,7 @@ class FileModel:
             found = cls.find_method(name)
             if found is not None and not self._ran(facts, found[1]):
                 self._run(interpreter, cls, name)
+        self._collect(interpreter)
         facts.held = {store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores}
 
     def _run(self, interpreter: Interpreter, cls: ClassModel, name: str) -> None:
@@ -219,6 +220,7 @@ class FileModel:
             for name, method in owner.methods.items():
                 if (
                     method not in seen
+                    and method not in facts.building
                     and name not in {"__init__", "_apply", "to", "cuda"}
                     and cls.find_method(name) == (owner, method)
                 ):

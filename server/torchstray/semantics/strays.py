@@ -133,8 +133,10 @@ def lasting(facts: ClassFacts) -> Iterator[Store]:
     for stores in facts.live.values():
         yield from stores
     known = {store for stores in facts.live.values() for store in stores}
+    building = {store.statement.node for store in facts.stores if store.phase is Phase.INIT}
     for store in facts.stores:
-        if store.phase is Phase.OTHER and store not in known and store.attribute not in facts.live:
+        later = store.phase is Phase.OTHER and store.statement.node not in building
+        if later and store not in known and store.attribute not in facts.live:
             yield store
 
 
@@ -157,7 +159,7 @@ def _first(facts: ClassFacts, stray: Stray) -> Stray:
 def _stray(facts: ClassFacts, store: Store) -> Stray | None:
     made_in_forward = {id(built.value) for built in facts.built}
     for holder in options_of(store.value):
-        if isinstance(holder, ModuleInstance | Parameter):
+        if isinstance(holder, ModuleInstance | Parameter) or (isinstance(holder, Tensor) and holder.alias == "Buffer"):
             continue
         everything = [value for value in contents(holder) if id(value) not in made_in_forward]
         modules = tuple(value for value in everything if isinstance(value, ModuleInstance) and _stays(value, holder))
@@ -181,7 +183,7 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
                 and value.requires_grad
                 and value.alias is None
                 and value.parameter is None
-                and not value.strays
+                and not _cured_elsewhere(facts, store, value)
             )
         )
         if parameters:
@@ -190,15 +192,21 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
             continue
         if any(ecosystem.moves_itself(name, store.attribute) for name in facts.cls.outside):
             continue
-        # An alias of another stray with a gradient is cured where that is.
         plain = tuple(
-            value for value in every if value.alias != "parameter" and not (value.requires_grad and value.strays)
+            value for value in every if value.alias != "parameter" and not _cured_elsewhere(facts, store, value)
         )
         if plain and not _only_arguments(holder, plain):
             return Stray(Kind.TENSOR, facts, store, holder, plain)
         if isinstance(holder, Distribution) and any(isinstance(tensor, Tensor) for tensor in holder.tensors):
             return Stray(Kind.TENSOR, facts, store, holder, tuple(holder.tensors))
     return None
+
+
+def _cured_elsewhere(facts: ClassFacts, store: Store, tensor: Tensor) -> bool:
+    """Whether a tensor is another name of one with a gradient that another attribute keeps, or computed from that."""
+    others = (other for name in tensor.strays - {store.attribute} for other in facts.live.get(name, ()))
+    kept = (held for other in others for held in contents(other.value))
+    return tensor.requires_grad and any(isinstance(held, Tensor) and held.requires_grad for held in kept)
 
 
 def _stays(module: ModuleInstance, holder: Value) -> bool:

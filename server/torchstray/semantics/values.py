@@ -102,9 +102,10 @@ class Tensor(Value):
     `dtype` is `float`, `int`, `bool`, `complex` or None where unknown. `bounded` says that its numbers are small
     enough (at most 256 in size) for a half-precision cast to be harmless. `strays` names the attributes of `self`
     whose unregistered tensors it is made of without having been moved. `alias` is `parameter` or `buffer` for a
-    tensor read from a registered attribute. `zero_dim` is None where its number of dimensions is not known.
-    `tracked` says that it was computed from a registered parameter, whose gradient would flow through it.
-    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
+    tensor read from a registered attribute, `Buffer` for an `nn.Buffer`, which registers itself wherever it is kept.
+    `zero_dim` is None where its number of dimensions is not known. `tracked` says that it was computed from a
+    registered parameter, whose gradient would flow through it. `parameter` is the `nn.Parameter` it was computed from,
+    `leaf` False for a result of an operation.
     """
 
     source: Source = Source.CONSTANT
