@@ -156,7 +156,7 @@ class Interpreter(Caller):
             return False
         if isinstance(function.bound, SelfValue) or self._reaches_self(arguments):
             return True
-        if self.phase is Phase.FORWARD:
+        if self.phase is not Phase.INIT and self.frames[0].home is None:
             return any(holders(option) for value in self._given(function, arguments) for option in options_of(value))
         return home.concerns_torch
 
@@ -846,12 +846,15 @@ class Interpreter(Caller):
                 self._note_discarded(call, receiver)
             else:
                 self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=False, alone=False))
-        elif call.args and isinstance(call.args[0].value, cst.Name) and self._missed(call.args[0].value, call):
+        elif call.args and isinstance(call.args[0].value, cst.Name):
             argument = call.args[0].value
+            gives = None
             if isinstance(value, Container) and value.items and self._all_moved(value):
-                self.discarded.append(DiscardedMove(self.place(call), argument, gives=value.shape.value))
+                gives = value.shape.value
             elif isinstance(function := self.evaluate(call.func), FunctionValue) and _only_moves(function.node):
-                self.discarded.append(DiscardedMove(self.place(call), argument, gives="object"))
+                gives = "object"
+            if gives is not None and self._missed(argument, call):
+                self.discarded.append(DiscardedMove(self.place(call), argument, gives=gives))
 
     def _note_discarded(self, call: cst.Call, receiver: cst.BaseExpression) -> None:
         """Note a lost move; of a loop variable that is not read again, what it was taken from is what should have
