@@ -25,7 +25,7 @@ def check(
     off = configuration.off(path)
     names = [name for name in rule_names() if name not in off]
     found = [_unparsed(problem) for problem in document.problems]
-    found += rules.run(document, project, names)
+    found += rules.run(document, project, names, path)
     suppressions = Suppressions(document)
     found = suppressions.silence(found)
     if configuration.report_unused_suppressions and not document.problems:

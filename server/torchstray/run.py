@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from torchstray.text.edits import Span
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+
+    from torchstray.semantics.project import Project
 
 ENOUGH_FOR_WORKERS = 40
 """With fewer files than this, starting processes takes longer than they save."""
@@ -100,10 +103,10 @@ def check_stream(path: Path, data: bytes, configuration: Configuration, task: Ta
 def _checked(path: Path, text: str, configuration: Configuration, task: Task) -> FileResult:
     from torchstray.check import check, loud
     from torchstray.repair import repair
-    from torchstray.semantics.project import Project
     from torchstray.syntax.document import Document
 
-    project = Project()
+    project = _project()
+    project.shrink()
 
     def find(document: Document) -> list[Finding]:
         return loud(check(document, project, configuration, path), task.minimum)
@@ -114,6 +117,14 @@ def _checked(path: Path, text: str, configuration: Configuration, task: Task) ->
     repaired = repair(document, find, task.unsafe)
     after = repaired.document.text
     return FileResult(path, after, tuple(repaired.left), text, after, tuple(repaired.applied), tuple(repaired.refused))
+
+
+@cache
+def _project() -> Project:
+    """What this process knows of other files; they are taken not to change while it runs."""
+    from torchstray.semantics.project import Project
+
+    return Project(environment=os.environ)
 
 
 def _unreadable(path: Path, message: str, configuration: Configuration, task: Task) -> FileResult:

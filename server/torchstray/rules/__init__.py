@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from torchstray.rules.rule import Finding, Rule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchstray.semantics.project import Project
     from torchstray.syntax.document import Document
 
@@ -37,11 +40,11 @@ def all_rules() -> tuple[Rule, ...]:
     )
 
 
-def run(document: Document, project: Project, names: Collection[str]) -> list[Finding]:
-    """Return what the named rules find in `document`, in no particular order."""
+def run(document: Document, project: Project, names: Collection[str], path: Path | None = None) -> list[Finding]:
+    """Return what the named rules find in `document`, which lies at `path`, in no particular order."""
     from torchstray.semantics.model import FileModel
 
-    model = FileModel(document, project)
+    model = FileModel(document, project, os.path.abspath(path) if path is not None else None)  # noqa: PTH100
     model.run_all()
     found: dict[tuple[str, int], Finding] = {}
     spoken_of: set[object] = set()

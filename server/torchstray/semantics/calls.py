@@ -287,9 +287,12 @@ class Caller(Evaluator):
         return module
 
     def _construct(self, cls: ClassModel, arguments: Arguments, node: cst.Call) -> Value:
+        if cls.is_module and cls.home is not None:
+            module = ModuleInstance(cls.name, None, self.place(node), cls, find=lambda: self.class_state(cls))
+            return self._made(module, arguments)
         if cls.is_module:
             return self._made(ModuleInstance(cls.name, self.class_state(cls), self.place(node), cls), arguments)
-        if not cls.is_plain:
+        if not cls.is_plain or (cls.home is not None and not cls.home.concerns_torch):
             return self._unknown_call(arguments, node)
         instance = Instance(cls, place=self.place(node))
         found = cls.find_method("__init__")
@@ -827,9 +830,9 @@ def _copy(caller: Caller, arguments: Arguments, node: cst.Call) -> Value:
     copied: list[Value] = []
     for option in options_of(arguments.positional[0]) if arguments.positional else ():
         if isinstance(option, ModuleInstance):
-            copied.append(
-                ModuleInstance(option.name, option.state, caller.place(node), option.cls, list(option.children))
-            )
+            children = list(option.children)
+            place = caller.place(node)
+            copied.append(ModuleInstance(option.name, option.state, place, option.cls, children, find=option.find))
         elif isinstance(option, Parameter):
             copied.append(Parameter(caller.place(node), option.data, option.buffer))
         elif isinstance(option, Container):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -13,14 +14,17 @@ from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import Place
 from torchstray.syntax.document import Statement
 
+if TYPE_CHECKING:
+    from torchstray.semantics.imports import OtherFile
+
 _PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.NamedTuple", "typing.Protocol"})
 
 
 @dataclass(eq=False)
 class ClassModel:
-    """A class of this file. `bases` are classes of this file, full names of imported ones, or None where the base is
-    an expression that cannot be read. `assignments` are the class-level ones, in order. `state` is what an instance
-    of a module class has, once that is known."""
+    """A class whose source can be seen. `bases` are such classes, full names of others, or None where the base is an
+    expression that cannot be read. `assignments` are the class-level ones, in order. `state` is what an instance of a
+    module class has, once that is known. `home` is the file that it stands in, None for the one that is checked."""
 
     node: cst.ClassDef
     statement: Statement
@@ -29,6 +33,7 @@ class ClassModel:
     setters: dict[str, cst.FunctionDef] = field(default_factory=dict)
     assignments: list[cst.Assign | cst.AnnAssign] = field(default_factory=list)
     state: State | None = None
+    home: OtherFile | None = None
     _resolution: tuple[ClassModel | str | None, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -82,12 +87,12 @@ class ClassModel:
 
     @property
     def own_classes(self) -> Iterator[ClassModel]:
-        """The classes of this file in the order of resolution."""
+        """The classes that can be seen, in the order of resolution."""
         return (entry for entry in self.resolution if isinstance(entry, ClassModel))
 
     @property
     def outside(self) -> Iterator[str]:
-        """The full names of the imported classes in the order of resolution."""
+        """The full names of the classes that cannot be seen, and of torch's, in the order of resolution."""
         return (entry for entry in self.resolution if isinstance(entry, str))
 
     @property
@@ -106,7 +111,7 @@ class ClassModel:
 
     @property
     def shows_everything(self) -> bool:
-        """Whether none of its bases but those of this file gives an instance parameters, buffers or submodules."""
+        """Whether none of its bases but those that can be seen gives an instance parameters, buffers or submodules."""
         return all(isinstance(entry, ClassModel) or _adds_nothing(entry) for entry in self.resolution)
 
     @property
@@ -128,7 +133,7 @@ class ClassModel:
 
     def find_method(self, name: str, after: ClassModel | None = None) -> tuple[ClassModel, cst.FunctionDef] | None:
         """The method that `name` means for an instance, or for its `super()` in class `after`; None where no class
-        of this file defines it, or where an imported class that may define it comes first."""
+        that can be seen defines it, or where another that may define it comes first."""
         entries = list(self.resolution)
         if after is not None and after in entries:
             entries = entries[entries.index(after) + 1 :]

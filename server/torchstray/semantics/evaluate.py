@@ -6,7 +6,7 @@ import abc
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -52,6 +52,9 @@ from torchstray.semantics.values import (
     options_of,
 )
 from torchstray.syntax.document import Statement
+
+if TYPE_CHECKING:
+    from torchstray.semantics.imports import OtherFile
 
 INPUT = Input(proven=True)
 SLICE = Value()
@@ -99,7 +102,7 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
 @dataclass
 class Frame:
     """One running function, class body or file. `guards` are the tests of the `if` statements around the present
-    statement."""
+    statement, `home` is the file that it stands in, None for the one that is checked."""
 
     statement: Statement
     names: dict[str, Value] = field(default_factory=dict)
@@ -111,6 +114,7 @@ class Frame:
     for_loops: list[cst.For] = field(default_factory=list)
     guards: tuple[cst.BaseExpression, ...] = ()
     done: bool = False
+    home: OtherFile | None = None
 
 
 class Evaluator(abc.ABC):
@@ -168,16 +172,24 @@ class Evaluator(abc.ABC):
     ) -> None:
         """Assign `value` to a name, attribute, item or several of them."""
 
+    @abc.abstractmethod
+    def imported(self, full: str) -> Value:
+        """What something imported by this full name is."""
+
+    @abc.abstractmethod
+    def elsewhere(self, home: OtherFile, name: str) -> Value | None:
+        """What a name at the top level of another file is."""
+
+    @abc.abstractmethod
+    def place(self, node: cst.CSTNode) -> Place:
+        """`node` of the present frame's statement; from another file, the call in this one that leads there."""
+
     # Helpers
 
     @property
     def frame(self) -> Frame:
         """The innermost running frame."""
         return self.frames[-1]
-
-    def place(self, node: cst.CSTNode) -> Place:
-        """`node` of the present frame's statement."""
-        return Place(self.frame.statement, node)
 
     def evaluate(self, node: cst.CSTNode) -> Value:
         """What the expression `node` is worth."""
@@ -188,7 +200,10 @@ class Evaluator(abc.ABC):
         """Note what happens to the strays that `value` is made of."""
         if self.facts is None:
             return
-        function = self.frame.function
+        here = next((frame for frame in reversed(self.frames) if frame.home is None), None)
+        if here is None and handling is Handling.FAILS:
+            handling = Handling.HANDED_ON  # there is no line in this file to show for it
+        function = (here or self.frame).function
         method = function.node.name.value if function and isinstance(function.node, cst.FunctionDef) else None
         for option in options_of(value):
             for attribute in holders(option):
@@ -202,6 +217,8 @@ class Evaluator(abc.ABC):
             return self.frame.names[name]
         if self.frame.function is not None and name in self.frame.function.captured:
             return self.frame.function.captured[name]
+        if self.frame.home is not None:
+            return self.elsewhere(self.frame.home, name)
         return self.globals.get(name)
 
     def _name(self, node: cst.Name) -> Value:
@@ -211,8 +228,8 @@ class Evaluator(abc.ABC):
         found = self.lookup(node.value)
         if found is not None:
             return found
-        full = self.file_names.qualified(node.value)
-        return Qualified(full if full is not None else f"builtins.{node.value}")
+        full = self.file_names.qualified(node.value) if self.frame.home is None else None
+        return self.imported(full) if full is not None else Qualified(f"builtins.{node.value}")
 
     def _attribute(self, node: cst.Attribute) -> Value:
         path = dotted(node) or ""
@@ -227,7 +244,7 @@ class Evaluator(abc.ABC):
         """What the attribute `name` of `of` is."""
         if isinstance(of, Qualified):
             full = torch_api.canonical(f"{of.name}.{name}")
-            return ANY_SCALAR if full in _CONSTANTS else Qualified(full)
+            return ANY_SCALAR if full in _CONSTANTS else self.imported(full)
         if isinstance(of, SelfValue | SuperValue):
             return self.self_attribute(of, name, node)
         if isinstance(of, Tensor | Parameter | Input | Batch):
@@ -274,7 +291,8 @@ class Evaluator(abc.ABC):
     def self_attribute(self, of: SelfValue | SuperValue, name: str, node: cst.CSTNode) -> Value:
         """What `self.name` or `super().name` is."""
         if isinstance(of, SelfValue):
-            known = self.facts.value_of(name) if self.facts is not None and self.facts.cls is of.cls else None
+            facts = self.facts if self.facts is not None and self.facts.cls is of.cls else None
+            known = facts.value_of(name) if facts is not None and not self._means_method(facts, name) else None
             if known is not None:
                 assert self.facts is not None
                 self.facts.reads.add(name)
@@ -289,6 +307,12 @@ class Evaluator(abc.ABC):
         if found is not None:
             return self._method_value(found, of if isinstance(of, SelfValue) else of.of, node)
         return Method(of, name, self.place(node))
+
+    def _means_method(self, facts: ClassFacts, name: str) -> bool:
+        """Whether `self.name` is a method of the class, of which an attribute that is set by another name, made at run
+        time, does not take the place."""
+        known = name in facts.live or name in facts.registered or name in facts.class_values
+        return not known and facts.cls.find_method(name) is not None
 
     # Operators
 
@@ -692,7 +716,8 @@ class Evaluator(abc.ABC):
         return one_of(self.call(option, arguments, node) for option in options_of(function))
 
     def _lambda(self, node: cst.Lambda) -> Value:
-        return FunctionValue(node, self.frame.statement, self.frame.owner, None, self._captures(node))
+        captured = self._captures(node)
+        return FunctionValue(node, self.frame.statement, self.frame.owner, None, captured, self.frame.home)
 
     def _captures(self, node: cst.Lambda) -> dict[str, Value]:
         captured = self.captured(node.body)

@@ -48,7 +48,8 @@ class How(enum.Enum):
 class Store:
     """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call
     of `setattr`), `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method`
-    the function it stands in. `lazily` says that it only runs where the attribute is not there yet."""
+    the function it stands in. `lazily` says that it only runs where the attribute is not there yet, `elsewhere` that
+    it stands in another file, whose own check reports it; its places are then those of the call that leads there."""
 
     attribute: str
     value: Value
@@ -61,6 +62,7 @@ class Store:
     method: FunctionValue | None = None
     in_loop: bool = False
     lazily: bool = False
+    elsewhere: bool = False
 
 
 class Handling(enum.Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,7 +26,9 @@ from torchstray.semantics.facts import (
     Registration,
     Store,
 )
+from torchstray.semantics.imports import Constant
 from torchstray.semantics.names import blocks, dotted, holds, walk
+from torchstray.semantics.strays import is_stub
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -49,6 +52,7 @@ from torchstray.semantics.values import (
     Tensor,
     Value,
     contents,
+    holders,
     modules_in,
     one_of,
     options_of,
@@ -56,10 +60,13 @@ from torchstray.semantics.values import (
 )
 
 if TYPE_CHECKING:
+    from torchstray.semantics.imports import OtherFile
     from torchstray.semantics.model import FileModel
 
 _MOST_CALLS = 16
 _MOST_STATEMENTS = 10_000
+_MOST_STATEMENTS_ELSEWHERE = 1_500
+_LONGEST_CONSTANT = 20_000
 _GENERICS = {
     "list": Shape.LIST,
     "sequence": Shape.LIST,
@@ -68,6 +75,7 @@ _GENERICS = {
     "dict": Shape.DICT,
     "mapping": Shape.DICT,
 }
+_BUILTIN_NAMES = frozenset(dir(builtins))
 _SCALAR_TYPES = frozenset({"int", "float", "str", "bool", "complex", "bytes"})
 
 
@@ -82,7 +90,8 @@ class _Paths:
 
 
 class Interpreter(Caller):
-    """Runs functions of one file. With `facts`, `self` is the module that they belong to."""
+    """Runs functions of one file, and follows them into others. With `facts`, `self` is the module that they belong
+    to."""
 
     def __init__(self, model: FileModel, facts: ClassFacts | None, phase: Phase) -> None:
         super().__init__(model.names, facts, phase)
@@ -90,6 +99,7 @@ class Interpreter(Caller):
         self.globals = model.globals
         self.calls: list[Place] = []
         self.statements_left = _MOST_STATEMENTS
+        self.statements_left_elsewhere = _MOST_STATEMENTS_ELSEWHERE
         self._element = False
         self.discarded: list[DiscardedMove] = []
         self.non_leaves: list[NonLeaf] = []
@@ -110,8 +120,11 @@ class Interpreter(Caller):
             if self.phase is Phase.FORWARD:
                 return INPUT
             return UNKNOWN
+        home = function.other_file
+        if home is not None and not self._follows(function, home, arguments):
+            return self._not_followed(function, arguments, node)
         if isinstance(function.node, cst.Lambda):
-            frame = Frame(function.statement, {}, function, function.owner)
+            frame = Frame(function.statement, {}, function, function.owner, home=home)
             self._bind_parameters(frame, function, function.node.params, arguments)
             return self._in_frame(frame, lambda: self.evaluate(function_body(function)), node)
         if self.phase is Phase.INIT and self.facts is not None:
@@ -122,7 +135,7 @@ class Interpreter(Caller):
         elif function.bound is not None:
             arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.complete)
         instance = arguments.positional[0] if function.owner is not None and arguments.positional else None
-        frame = Frame(function.statement, {}, function, function.owner, instance)
+        frame = Frame(function.statement, {}, function, function.owner, instance, home=home)
         self._bind_parameters(frame, function, function.node.params, arguments)
         body = function.node.body
 
@@ -134,6 +147,86 @@ class Interpreter(Caller):
         if function.node.asynchronous is not None:
             return UNKNOWN
         return result
+
+    def _follows(self, function: FunctionValue, home: OtherFile, arguments: Arguments) -> bool:
+        """Whether a function of another file is run: not where that cannot show anything."""
+        if self.statements_left_elsewhere <= 0:
+            return False
+        if isinstance(function.node, cst.Lambda):
+            return True
+        if home.is_stub or is_stub(function.node):
+            return False
+        if isinstance(function.bound, SelfValue) or self._reaches_self(arguments):
+            return True
+        if self.phase is not Phase.INIT and self.frames[0].home is None:
+            return any(holders(option) for value in self._given(function, arguments) for option in options_of(value))
+        return home.concerns_torch
+
+    def _given(self, function: FunctionValue, arguments: Arguments) -> Iterator[Value]:
+        if function.bound is not None:
+            yield function.bound
+        yield from arguments.values()
+
+    def _reaches_self(self, arguments: Arguments) -> bool:
+        return any(isinstance(value, SelfValue) for value in arguments.values())
+
+    def _not_followed(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
+        if self.facts is not None and (isinstance(function.bound, SelfValue) or self._reaches_self(arguments)):
+            self.facts.initialised = True  # for all that is known
+        if isinstance(node, cst.Call):
+            value = self._unknown_call(arguments, node)
+            return INPUT if isinstance(function.bound, SelfValue) and self.phase is Phase.FORWARD else value
+        return UNKNOWN
+
+    # Other files
+
+    def place(self, node: cst.CSTNode) -> Place:
+        if self.frame.home is None:
+            return Place(self.frame.statement, node)
+        if self.calls:
+            return self.calls[-1]
+        if self.facts is not None:
+            return Place(self.facts.cls.statement, self.facts.cls.node.name)
+        return Place(self.frame.statement, node)
+
+    def imported(self, full: str) -> Value:
+        home = self.frame.home
+        found = home.imports.resolve(full) if home is not None else self.model.resolve(full)
+        return Qualified(full) if found is None else self._value(found)
+
+    def elsewhere(self, home: OtherFile, name: str) -> Value | None:
+        found = home.binding(name)
+        if found is not None:
+            return self._value(found)
+        full = home.spelled(name) if name not in _BUILTIN_NAMES else None
+        return Qualified(full) if full is not None else None
+
+    def _value(self, found: Value | Constant) -> Value:
+        return self.constant(found) if isinstance(found, Constant) else found
+
+    def constant(self, constant: Constant) -> Value:
+        """What another file's assignment gives. It is worked out for each checked file: values change."""
+        key = (constant.home.path, constant.name)
+        known = self.model.constants
+        if key not in known:
+            known[key] = UNKNOWN  # while it is worked out
+            if constant.home.concerns_torch and len(constant.statement.text) <= _LONGEST_CONSTANT:
+                interpreter = Interpreter(self.model, None, Phase.SCRIPT)
+                interpreter.calls.append(self.calls[0] if self.calls else self.place(constant.node))
+                frame = Frame(constant.statement, home=constant.home)
+                interpreter.frames.append(frame)
+                interpreter.run([constant.node])
+                known[key] = frame.names.get(constant.name, UNKNOWN)
+        return known[key]
+
+    def _place_of_parameter(self, frame: Frame, parameter: cst.Param) -> Place:
+        if frame.home is None:
+            return Place(frame.statement, parameter)
+        if self.frames and self.calls:
+            return self.calls[-1]
+        if self.facts is not None:
+            return Place(self.facts.cls.statement, self.facts.cls.node.name)
+        return Place(frame.statement, parameter)
 
     def _in_frame(self, frame: Frame, run: object, node: cst.CSTNode) -> Value:
         assert callable(run)
@@ -195,7 +288,7 @@ class Interpreter(Caller):
     def _default(self, default: cst.BaseExpression, frame: Frame) -> Value:
         """What a default argument is: made once, when the function is defined."""
         phase, self.phase = self.phase, Phase.OTHER
-        self.frames.append(Frame(frame.statement))
+        self.frames.append(Frame(frame.statement, home=frame.home))
         value = self.evaluate(default)
         self.frames.pop()
         self.phase = phase
@@ -212,20 +305,35 @@ class Interpreter(Caller):
             return self._annotated_container(annotation.annotation, frame, parameter)
         if len(members) == 1 and members[0] is not None:
             name = members[0]
-            head, _, rest = name.partition(".")
-            full = self.file_names.qualified(head)
-            if full is not None:
-                name = f"{full}.{rest}" if rest else full
+            known = self._meant_by(name, frame)
+            if isinstance(known, Qualified):
+                name = known.name
             if name == "torch.Tensor" or torch_api.kind(name) == "tensor":
                 if self.phase is Phase.FORWARD:
                     return INPUT
                 source = Source.ARGUMENT if self.phase is Phase.INIT else Source.DATA
-                return Tensor(source, leaf=False, made=Place(frame.statement, parameter))
-            known = self.globals.get(name)
+                return Tensor(source, leaf=False, made=self._place_of_parameter(frame, parameter))
             is_module = outside_state(name) is not None or (isinstance(known, ClassValue) and known.cls.is_module)
             if is_module and self.phase is not Phase.FORWARD:
-                return ModuleInstance(name, None, Place(frame.statement, parameter), argument=True)
+                place = self._place_of_parameter(frame, parameter)
+                cls = known.cls if isinstance(known, ClassValue) and known.cls.home is not None else None
+                find = (lambda: self.class_state(cls)) if cls is not None else None
+                return ModuleInstance(name, None, place, argument=True, find=find)
         return None
+
+    def _meant_by(self, name: str, frame: Frame) -> Value | None:
+        """What a dotted name in an annotation means at the top level of the file that `frame` stands in."""
+        head, _, rest = name.partition(".")
+        if frame.home is not None:
+            found = frame.home.named(name)
+            return None if isinstance(found, Constant) else found
+        if not rest and name in self.globals:
+            return self.globals[name]
+        full = self.file_names.qualified(head)
+        found = self.model.resolve(f"{full}.{rest}" if rest else full) if full is not None else None
+        if found is None and full is not None:
+            return Qualified(f"{full}.{rest}" if rest else full)
+        return None if isinstance(found, Constant) else found
 
     def _annotated_container(self, node: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value | None:
         """What `list[Tensor]`, `dict[str, Tensor]` and the like say of a parameter."""
@@ -251,6 +359,7 @@ class Interpreter(Caller):
         for statement in statements:
             if self.frame.done or self.statements_left <= 0:
                 return
+            self.statements_left_elsewhere -= self.frame.home is not None
             if isinstance(statement, cst.SimpleStatementLine):
                 self.run(statement.body)
             else:
@@ -292,11 +401,12 @@ class Interpreter(Caller):
             self._branches([case.body for case in node.cases])
         elif isinstance(node, cst.FunctionDef):
             captured = self.captured(node.body)
-            function = FunctionValue(node, self.frame.statement, None, None, captured)
+            function = FunctionValue(node, self.frame.statement, None, None, captured, self.frame.home)
             self.frame.names[node.name.value] = function
             captured[node.name.value] = function
         elif isinstance(node, cst.ClassDef):
-            known = self.model.class_of(node)
+            home = self.frame.home
+            known = self.model.class_of(node) if home is None else home.class_in(node, self.frame.statement)
             self.frame.names[node.name.value] = ClassValue(known) if known is not None else UNKNOWN
         elif isinstance(node, cst.Import | cst.ImportFrom):
             self._import(node)
@@ -332,7 +442,7 @@ class Interpreter(Caller):
 
         for name, target in imported(node):
             if name != "*":
-                self.frame.names[name] = Qualified(target)
+                self.frame.names[name] = self.imported(target)
 
     def _delete(self, target: cst.BaseExpression) -> None:
         if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
@@ -360,6 +470,8 @@ class Interpreter(Caller):
 
     def _discarded_comprehension(self, node: cst.ListComp | cst.DictComp | cst.SetComp, value: Container) -> None:
         """`[t.to(device) for t in batch]` as a statement."""
+        if self.frame.home is not None:
+            return
         item = node.value if isinstance(node, cst.DictComp) else node.elt
         source = node.for_in.iter
         if isinstance(source, cst.Call) and isinstance(source.func, cst.Attribute):
@@ -497,7 +609,7 @@ class Interpreter(Caller):
     ) -> None:
         if isinstance(target, cst.Name):
             self.frame.names[target.value] = value
-            if expression is not None:
+            if expression is not None and self.frame.home is None:
                 for option in options_of(value):
                     if isinstance(option, Tensor) and option.made is not None:
                         self.assigned[id(option.made.node)] = (self.place(target), self.place(statement), expression)
@@ -615,6 +727,7 @@ class Interpreter(Caller):
             self.frame.function,
             self._in_loop(),
             self._lazily(),
+            self.frame.home is not None,
         )
         facts.stores.append(store)
         facts.live[name] = (store,)
@@ -631,7 +744,7 @@ class Interpreter(Caller):
     def _register_value(self, name: str, value: ModuleInstance | Parameter, target: cst.CSTNode) -> None:
         facts = self.facts
         assert facts is not None
-        if not facts.initialised and self.phase is Phase.INIT:
+        if not facts.initialised and self.phase is Phase.INIT and self.frame.home is None:
             facts.early.append(Early(name, self.place(target), never=False))
         facts.registered.pop(name, None)
         if isinstance(value, ModuleInstance):
@@ -644,7 +757,7 @@ class Interpreter(Caller):
         facts = self.facts
         if facts is None:
             return
-        if not facts.initialised and self.phase is Phase.INIT:
+        if not facts.initialised and self.phase is Phase.INIT and self.frame.home is None:
             facts.early.append(Early(name, self.place(node), never=False))
         facts.live.pop(name, None)
         facts.registered[name] = value
@@ -670,7 +783,7 @@ class Interpreter(Caller):
         return any(_asks_for_attribute(guard) for frame in self.frames for guard in frame.guards)
 
     def built(self, value: ModuleInstance | Parameter) -> None:
-        if self.facts is not None and self.phase is Phase.FORWARD:
+        if self.facts is not None and self.phase is Phase.FORWARD and self.frame.home is None:
             first = self.frames[0].function
             entry = first.node.name.value if first and isinstance(first.node, cst.FunctionDef) else "forward"
             self.facts.built.append(Built(value, entry, self.frame.function, self._in_loop(), self._lazily()))
@@ -727,6 +840,8 @@ class Interpreter(Caller):
 
     def _discarded(self, call: cst.Call, value: Value, alone: bool = True) -> None:
         """Note the call, a statement or (if not `alone`) an element of one, if it moves something that nobody keeps."""
+        if self.frame.home is not None:
+            return
         if isinstance(call.func, cst.Attribute) and (call in self.moved_receivers or isinstance(value, Moved)):
             receiver = _root(call.func.value)
             known = self.moved_receivers.get(call)
@@ -738,12 +853,15 @@ class Interpreter(Caller):
                 self._note_discarded(call, receiver)
             else:
                 self.discarded.append(DiscardedMove(self.place(call), receiver, assignable=False, alone=False))
-        elif call.args and isinstance(call.args[0].value, cst.Name) and self._missed(call.args[0].value, call):
+        elif call.args and isinstance(call.args[0].value, cst.Name):
             argument = call.args[0].value
+            gives = None
             if isinstance(value, Container) and value.items and self._all_moved(value):
-                self.discarded.append(DiscardedMove(self.place(call), argument, gives=value.shape.value))
+                gives = value.shape.value
             elif isinstance(function := self.evaluate(call.func), FunctionValue) and _only_moves(function.node):
-                self.discarded.append(DiscardedMove(self.place(call), argument, gives="object"))
+                gives = "object"
+            if gives is not None and self._missed(argument, call):
+                self.discarded.append(DiscardedMove(self.place(call), argument, gives=gives))
 
     def _note_discarded(self, call: cst.Call, receiver: cst.BaseExpression) -> None:
         """Note a lost move; of a loop variable that is not read again, what it was taken from is what should have
@@ -807,6 +925,8 @@ class Interpreter(Caller):
         return isinstance(receiver, cst.Name) and receiver.value in self.model.arithmetic_names(self.frame.function)
 
     def _moved_loop_variables(self, loop: cst.For) -> None:
+        if self.frame.home is not None:
+            return
         targets = set(names_in(loop.target))
         for line, after in _lines(loop.body.body):
             if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
@@ -830,6 +950,8 @@ class Interpreter(Caller):
                 )
 
     def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
+        if self.frame.home is not None:
+            return
         given = arguments.get(0, "params")
         for option in contents(given) if given is not None else ():
             if not isinstance(option, Tensor) or option.leaf or option.made is None or option.alias is not None:

@@ -12,6 +12,7 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, NonLeaf, Phase
+from torchstray.semantics.imports import Constant, Imports
 from torchstray.semantics.interpret import Interpreter
 from torchstray.semantics.names import FileNames, blocks, dotted, walk
 from torchstray.semantics.project import Project
@@ -20,11 +21,13 @@ from torchstray.semantics.values import (
     UNKNOWN,
     Arguments,
     ClassValue,
+    Distribution,
     FunctionValue,
     Instance,
     ModuleInstance,
     Parameter,
     Place,
+    Qualified,
     SelfValue,
     Tensor,
     Value,
@@ -49,11 +52,15 @@ _NO_STATE = State(parameters=False, buffers=False, mode=False)
 
 
 class FileModel:
-    """What is known of `document`. Everything is worked out when it is first asked for."""
+    """What is known of `document`, which lies at the absolute `path`. Everything is worked out when it is first asked
+    for. `constants` are what names in other files were found to be worth."""
 
-    def __init__(self, document: Document, project: Project) -> None:
+    def __init__(self, document: Document, project: Project, path: str | None = None) -> None:
         self.document = document
         self.project = project
+        self.imports = Imports(project, path)
+        self.constants: dict[tuple[str, str], Value] = {}
+        self._resolved: dict[str, Value | Constant | None] = {}
         self.names = FileNames(document)
         self.globals: dict[str, Value] = {}
         self._classes: dict[cst.ClassDef, ClassModel] = {}
@@ -97,11 +104,21 @@ class FileModel:
             return known.cls
         full = self.names.qualified(head)
         if full is not None:
-            return torch_api.canonical(f"{full}.{rest}" if rest else full)
+            full = torch_api.canonical(f"{full}.{rest}" if rest else full)
+            found = self.resolve(full)
+            if isinstance(found, ClassValue):
+                return found.cls
+            return found.name if isinstance(found, Qualified) else full
         same_name = [other for other in self._classes.values() if other.name == name and other is not cls]
         if len(same_name) == 1:
             return same_name[0]
         return "object" if name == "object" else None
+
+    def resolve(self, full: str) -> Value | Constant | None:
+        """What something imported by this full name is; None where it cannot be found."""
+        if full not in self._resolved:
+            self._resolved[full] = self.imports.resolve(full)
+        return self._resolved[full]
 
     def class_of(self, node: cst.ClassDef) -> ClassModel | None:
         """The class that this `class` statement defines."""
@@ -124,14 +141,7 @@ class FileModel:
         """What running a module class on paper shows: first its `__init__`, then `forward` and the step methods."""
         if cls in self._facts:
             return self._facts[cls]
-        own = [state for name in cls.outside if (state := outside_state(name)) is not None]
-        state = State(
-            parameters=any(one.parameters for one in own),
-            buffers=any(one.buffers for one in own),
-            mode=any(one.mode for one in own),
-        )
-        facts = ClassFacts(cls, ModuleInstance(cls.name, state, cls.place, cls, registered=True))
-        self._facts[cls] = facts
+        facts = self._facts[cls] = self._blank(cls)
         self._run_class_body(facts)
         self._building.append(facts)
         self._run_init(facts)
@@ -141,10 +151,19 @@ class FileModel:
         self._run_steps(facts)
         return facts
 
+    def _blank(self, cls: ClassModel) -> ClassFacts:
+        own = [state for name in cls.outside if (state := outside_state(name)) is not None]
+        state = State(
+            parameters=any(one.parameters for one in own),
+            buffers=any(one.buffers for one in own),
+            mode=any(one.mode for one in own),
+        )
+        return ClassFacts(cls, ModuleInstance(cls.name, state, cls.place, cls, registered=True))
+
     def _run_class_body(self, facts: ClassFacts) -> None:
         interpreter = Interpreter(self, None, Phase.OTHER)
         for cls in facts.cls.own_classes:
-            interpreter.frames.append(Frame(cls.statement))
+            interpreter.frames.append(Frame(cls.statement, home=cls.home))
             for assignment in cls.assignments:
                 if assignment.value is None:
                     continue
@@ -172,7 +191,7 @@ class FileModel:
         facts.initialised = any("__new__" in own.methods for own in cls.own_classes)  # which may run it
         constructor = "__post_init__" if cls.is_dataclass else "__init__"
         self._run(interpreter, cls, constructor)
-        if not facts.initialised:
+        if not facts.initialised and _all_here(cls):
             facts.early = [replace(early, never=True) for early in facts.early]
         facts.initialised = True
         for name in ("setup", "configure_model"):
@@ -210,13 +229,18 @@ class FileModel:
     def _run_steps(self, facts: ClassFacts) -> None:
         cls = facts.cls
         built = dict(facts.live)
+        used = any(not store.elsewhere and _may_stray(store.value) for store in facts.stores)
         entries = [found for name in STEPS if (found := cls.find_method(name)) is not None]
         seen: set[cst.CSTNode] = set()
         for owner, method in entries:
+            if owner.home is not None and not used:
+                continue  # what it shows is for the check of its own file
             self._run_method(facts, owner, method, Phase.FORWARD)
             seen.add(method)
             facts.live = dict(built)
         for owner in cls.own_classes:
+            if owner.home is not None:
+                continue
             for name, method in owner.methods.items():
                 if (
                     method not in seen
@@ -238,8 +262,22 @@ class FileModel:
     def state_of(self, cls: ClassModel) -> State | None:
         """The state that an instance of a module class has; None where nothing of it is known, or while that is
         being found out."""
+        if cls.home is not None:
+            return self.project.remember(cls.home.path, ("state", cls), lambda: self._state_elsewhere(cls))
         facts = self.facts(cls)
         return cls.state if cls.state is not None else None if facts in self._building else _NO_STATE
+
+    def _state_elsewhere(self, cls: ClassModel) -> State:
+        """The state of a class in another file, of which only `__init__` is run."""
+        constants, self.constants = self.constants, {}
+        facts = self._blank(cls)
+        self._run_class_body(facts)
+        self._run_init(facts)
+        self.constants = constants
+        state = facts.instance.whole_state() or _NO_STATE
+        if any("_apply" in own.methods for own in cls.own_classes):  # it has tensors of its own to move
+            state = replace(state, buffers=True)
+        return state
 
     # The file itself
 
@@ -308,6 +346,15 @@ class FileModel:
         for statement in self.document.statements:
             _collect_foreign(statement.tree, found)
         return frozenset(found)
+
+
+def _all_here(cls: ClassModel) -> bool:
+    """Whether no class of another file has a say in how an instance is built."""
+    return all(own.home is None for own in cls.own_classes)
+
+
+def _may_stray(value: Value) -> bool:
+    return any(isinstance(held, Tensor | Distribution) for held in contents(value))
 
 
 def _names_of(targets: Iterable[cst.BaseExpression]) -> Iterator[cst.Name]:

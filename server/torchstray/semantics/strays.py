@@ -119,6 +119,8 @@ def strays(facts: ClassFacts) -> Iterator[Stray]:
     """What is left behind by a module's `.to()`, one for each assignment that keeps it."""
     reported: set[Store] = set()
     for store in lasting(facts):
+        if store.elsewhere:
+            continue
         found = _stray(facts, store)
         if found is None:
             continue
@@ -146,7 +148,7 @@ def _first(facts: ClassFacts, stray: Stray) -> Stray:
     found, waiting, seen = stray, list(stray.store.overwrites), {stray.store}
     while waiting:
         store = waiting.pop(0)
-        if store in seen:
+        if store in seen or store.elsewhere:
             continue
         seen.add(store)
         earlier = _stray(facts, store)
@@ -170,6 +172,8 @@ def _stray(facts: ClassFacts, store: Store) -> Stray | None:
         held = facts.held.get(store)
         kept = {id(value) for value in held} if held is not None else None
         inside = everything if kept is None else [value for value in everything if id(value) in kept]
+        if isinstance(holder, Instance) and held is not None and options_of(store.value) == (holder,):
+            inside = [value for value in held if id(value) not in made_in_forward]
         every = [value for value in inside if isinstance(value, Tensor)]
         computed = tuple(value for value in every if value.parameter is not None and not value.parameter.registered)
         if computed:
@@ -214,6 +218,9 @@ def _stays(module: ModuleInstance, holder: Value) -> bool:
     if module.registered:
         return False
     if module.argument:
+        known = module.find() if module.find is not None else None
+        if known is not None and not known.any:
+            return False
         # One module in a list or tuple is how people keep a parent or a teacher out of the way.
         return isinstance(holder, Container) and not (holder.exact and len(holder.items) == 1)
     state = module.whole_state()

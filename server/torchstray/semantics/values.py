@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from torchstray.semantics.torch_api import State
 
 if TYPE_CHECKING:
     from torchstray.semantics.classes import ClassModel
+    from torchstray.semantics.imports import OtherFile
     from torchstray.syntax.document import Statement
     from torchstray.text.edits import Span
 
@@ -136,7 +137,8 @@ class Parameter(Value):
 class ModuleInstance(Value):
     """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
-    registered road. `cls` is its class in this file, `name` the words a user knows the class by."""
+    registered road. `cls` is its class where that can be seen, `name` the words a user knows the class by. `find` works
+    out the state of a class in another file, when it is asked for."""
 
     name: str
     state: State | None
@@ -147,13 +149,18 @@ class ModuleInstance(Value):
     argument: bool = False
     registered: bool = False
     inner: bool = False
+    find: Callable[[], State | None] | None = None
 
     def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
         """The state of this module and of all that it registers; None where nothing is known of any of it. With
         `fresh`, what another module registers or the caller has handed in is left out."""
         if id(self) in seen:
             return None
-        own = self.state if self.state is not None or self.cls is None else self.cls.state
+        own = self.state
+        if own is None and self.find is not None:
+            own = self.find()
+        elif own is None and self.cls is not None:
+            own = self.cls.state
         known = [own] if own is not None else []
         for child in modules_in(self.children):
             if fresh and (child.registered or child.argument):
@@ -223,9 +230,23 @@ class Container(Value):
                 return from_holder(self.items[literal], self.owners)
         elif isinstance(literal, int) and self.shape is not Shape.DICT:
             return self.one_element()
-        elif self.exact and literal is not MISSING and self.shape is Shape.DICT:
-            return self.named(literal) or self.element()
+        elif literal is not MISSING and self.shape is Shape.DICT:
+            return self._under(literal) or self.element()
         return self.element()
+
+    def _under(self, literal: object) -> Value | None:
+        """What may be kept under this literal key: what is under keys made at run time may be, too. None where nothing
+        is known to be."""
+        if len(self.keys) != len(self.items):
+            return self.named(literal) if self.exact else None
+        found, others = [], []
+        for key, item in zip(self.keys, self.items, strict=True):
+            known = key.text if isinstance(key, Name) else key.literal if isinstance(key, Scalar) else MISSING
+            if known == literal:
+                found.append(item)
+            elif known is MISSING or (isinstance(known, str) and "{}" in known):
+                others.append(item)
+        return from_holder(one_of([*found, *others]), self.owners) if found else None
 
     def one_element(self) -> Value:
         """One of the elements, where one value stands for many: what happens to it does not happen to all."""
@@ -254,7 +275,7 @@ class Distribution(Value):
 
 @dataclass(eq=False, slots=True)
 class Instance(Value):
-    """An object of a class of this file that is no module. `owners` names the attributes of `self` that hold it."""
+    """An object of a class that can be seen and is no module. `owners` names the attributes of `self` that hold it."""
 
     cls: ClassModel
     attributes: dict[str, Value] = field(default_factory=dict)
@@ -279,7 +300,7 @@ class SuperValue(Value):
 
 @dataclass(frozen=True, slots=True)
 class ClassValue(Value):
-    """A class of this file."""
+    """A class whose source can be seen."""
 
     cls: ClassModel
 
@@ -293,13 +314,20 @@ class Qualified(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FunctionValue(Value):
-    """A function of this file, with what it is bound to and what it captured."""
+    """A function, with what it is bound to and what it captured. `home` is the file that it stands in, None for the one
+    that is checked."""
 
     node: cst.FunctionDef | cst.Lambda
     statement: Statement
     owner: ClassModel | None = None
     bound: Value | None = None
     captured: dict[str, Value] = field(default_factory=dict)
+    home: OtherFile | None = None
+
+    @property
+    def other_file(self) -> OtherFile | None:
+        """The file that it stands in; None for the one that is checked."""
+        return self.home if self.home is not None or self.owner is None else self.owner.home
 
 
 @dataclass(frozen=True, slots=True)
