@@ -90,6 +90,11 @@ class Write:
     kind: str
     argument: bool
 
+    @property
+    def decided_by_caller(self) -> bool:
+        """Whether another caller may hand in what stays behind, so that nothing can be said of the line."""
+        return self.argument and self.kind.startswith("container of")
+
 
 class Recorder:
     """Notes all assignments to attributes of modules. The modules are kept alive, so that their ids stay theirs."""
@@ -147,16 +152,13 @@ def kind_of(value: Any) -> str:
 
 
 def strays(root: nn.Module, recorder: Recorder, package: str) -> Iterator[Stray]:
-    """Move `root` and yield what stays behind and was assigned by somebody, once for each attribute."""
-    copies: list[torch.Tensor] = []
+    """Move `root` to the meta device and yield what stays behind and was assigned by somebody, once for each attribute.
 
-    def copied(tensor: torch.Tensor) -> torch.Tensor:
-        copies.append(tensor if is_lazy(tensor) else torch.empty_like(tensor))
-        return copies[-1]
-
-    root._apply(copied)  # type: ignore[no-untyped-call]
+    The move makes new parameters; one to a GPU changes them in place, so other names of them count as moved.
+    """
+    moved = {id(parameter) for parameter in root.parameters()}
+    root._apply(lambda tensor: tensor if is_lazy(tensor) else torch.empty_like(tensor, device="meta"))  # type: ignore[no-untyped-call]
     registered = {id(module) for module in root.modules()}
-    moved = {id(tensor) for tensor in itertools.chain(root.parameters(), root.buffers(), copies)}
     for path, module in root.named_modules():
         for name, value in list(vars(module).items()):
             writes = recorder.writes.get((id(module), name))
@@ -180,7 +182,7 @@ def _left_behind(
         return
     seen.add(id(value))
     if isinstance(value, torch.Tensor):
-        if id(value) not in moved:
+        if not value.is_meta and id(value) not in moved:
             yield "", "parameter" if isinstance(value, nn.Parameter) else "tensor"
     elif isinstance(value, nn.Module):
         if id(value) not in registered:
@@ -207,6 +209,8 @@ def _held_by(value: Any, package: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, functools.partial):
         yield from ((f".partial{number}", held) for number, held in enumerate((value.func, *value.args)))
         yield from ((f".partial.{name}", held) for name, held in value.keywords.items())
+    elif isinstance(value, types.MethodType):
+        yield ".__self__", value.__self__
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # not filled yet
@@ -251,7 +255,10 @@ def _observed(make: Callable[[], Any], package: str, inside: str) -> dict[str, A
     if not isinstance(root, nn.Module):
         return {"error": "no module"}
     lines = {
-        (write.file, write.line, name, write.kind) for (_, name), writes in recorder.writes.items() for write in writes
+        (write.file, write.line, name, write.kind)
+        for (_, name), writes in recorder.writes.items()
+        for write in writes
+        if not write.decided_by_caller
     }
     found = [stray for stray in strays(root, recorder, package) if stray.file.startswith(inside)]
     earlier = sorted({(stray.file, line, stray.attr) for stray in found for line in stray.also})
