@@ -314,7 +314,7 @@ class Interpreter(Caller):
             is_module = outside_state(name) is not None or (isinstance(known, ClassValue) and known.cls.is_module)
             if is_module and self.phase is not Phase.FORWARD:
                 place = self._place_of_parameter(frame, parameter)
-                cls = known.cls if isinstance(known, ClassValue) and known.cls.home is not None else None
+                cls = known.cls if isinstance(known, ClassValue) else None
                 find = (lambda: self.class_state(cls)) if cls is not None else None
                 return ModuleInstance(name, None, place, argument=True, find=find)
         return None
@@ -946,6 +946,9 @@ class Interpreter(Caller):
         if self.frame.home is not None:
             return
         given = arguments.get(0, "params")
+        handed = {id(option) for option in contents(given)} if given is not None else set()
+        if self.facts is not None:  # what is made to be optimised here is no layer that is lost
+            self.facts.built = [built for built in self.facts.built if id(built.value) not in handed]
         for option in contents(given) if given is not None else ():
             if not isinstance(option, Tensor) or option.leaf or option.made is None or option.alias is not None:
                 continue
