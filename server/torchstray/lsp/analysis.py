@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchstray.check import check
@@ -18,7 +18,8 @@ from torchstray.text.edits import Span
 @dataclass(frozen=True)
 class Analysis:
     """The findings of one version of a document, sorted by place. `kept` are the statements that do not parse and show
-    what was last found in them when they did. `configuration` is None where the file is left alone."""
+    what was last found in them when they did. `configuration` is None where the file is left alone. `project` is what
+    is known of other files."""
 
     snapshot: Snapshot
     document: Document
@@ -26,20 +27,26 @@ class Analysis:
     path: Path | None
     findings: tuple[Finding, ...] = ()
     kept: tuple[Span, ...] = ()
+    project: Project = field(default_factory=Project)
 
 
 def analyse(
-    snapshot: Snapshot, path: Path | None, configuration: Configuration | None, previous: Analysis | None
+    snapshot: Snapshot,
+    path: Path | None,
+    configuration: Configuration | None,
+    previous: Analysis | None,
+    project: Project,
 ) -> Analysis:
     """Analyse a version of a document. `previous` is the analysis of an earlier version, whose work is used again."""
     document = Document(snapshot.text, previous.document if previous is not None else None)
     if configuration is None or "torch" not in snapshot.text:
         return Analysis(snapshot, document, configuration, path)
-    fresh = check(document, Project(), configuration, path)
+    project.refresh()
+    fresh = check(document, project, configuration, path)
     if previous is None or previous.configuration != configuration or not document.problems:
-        return Analysis(snapshot, document, configuration, path, tuple(fresh))
+        return Analysis(snapshot, document, configuration, path, tuple(fresh), project=project)
     findings, kept = _keep(previous, document, fresh)
-    return Analysis(snapshot, document, configuration, path, tuple(findings), kept)
+    return Analysis(snapshot, document, configuration, path, tuple(findings), kept, project)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from torchstray.lsp.worker import Superseded, Worker
 
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
+    from torchstray.semantics.project import Project
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Documents:
         self._settings = settings
         self._worker = worker
         self._open: dict[str, OpenDocument] = {}
+        self._projects: dict[tuple[Path | None, Path | None], Project] = {}
 
     def __iter__(self) -> Iterator[OpenDocument]:
         return iter(list(self._open.values()))
@@ -80,20 +83,34 @@ class Documents:
         # Whoever gives up waiting must not take the answer from the others.
         return await asyncio.shield(document.task)
 
+    def _project(self, path: Path | None, configuration: Configuration | None) -> Project:
+        """What is known of other files in the workspace folder that a document lies in."""
+        from torchstray.semantics.project import Project
+
+        above = [root for root in self._settings.roots if path is not None and path.is_relative_to(root)]
+        root = max(above, key=lambda root: len(root.parts), default=None)
+        python = configuration.interpreter if configuration is not None else None
+        if (root, python) not in self._projects:
+            roots = [root] if root is not None else []
+            self._projects[root, python] = Project(roots, environment=os.environ, python=python)
+        return self._projects[root, python]
+
     async def _analyse(self, document: OpenDocument, snapshot: Snapshot) -> Analysis | None:
         configuration = await self._settings.of(snapshot.uri, document.path)
         try:
             return await self._worker.run(
-                lambda: _analyse(document, snapshot, configuration),
+                lambda: _analyse(document, snapshot, configuration, self._project(document.path, configuration)),
                 lambda: document.snapshot is snapshot and self.get(snapshot.uri) is document,
             )
         except Superseded:
             return None
 
 
-def _analyse(document: OpenDocument, snapshot: Snapshot, configuration: Configuration | None) -> Analysis:
+def _analyse(
+    document: OpenDocument, snapshot: Snapshot, configuration: Configuration | None, project: Project
+) -> Analysis:
     from torchstray.lsp.analysis import analyse
 
-    analysis = analyse(snapshot, document.path, configuration, document.last)
+    analysis = analyse(snapshot, document.path, configuration, document.last, project)
     document.last = analysis
     return analysis

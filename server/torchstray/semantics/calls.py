@@ -275,7 +275,7 @@ class Caller(Evaluator):
         return self._made(ModuleInstance(cls.name.removeprefix("torch."), state, self.place(node)), arguments)
 
     def _starts_afresh(self, module: ModuleInstance, arguments: Arguments) -> bool:
-        """Whether what a new module holds is not just what it is given: parameters are made, buffers often handed on."""
+        """Whether what a new module holds is more than it is given: parameters are made, buffers often passed on."""
         if self.phase is not Phase.FORWARD:
             return True
         values = [option for value in arguments.values() for option in options_of(value)]

@@ -187,30 +187,35 @@ class Interpreter(Caller):
             return Place(self.facts.cls.statement, self.facts.cls.node.name)
         return Place(self.frame.statement, node)
 
-    def imported(self, full: str) -> Value:
+    def imported(self, full: str, node: cst.CSTNode) -> Value:
         home = self.frame.home
         found = home.imports.resolve(full) if home is not None else self.model.resolve(full)
-        return Qualified(full) if found is None else self._value(found)
+        if isinstance(found, Constant):
+            return self._constant(found, self.place(node))
+        return Qualified(full) if found is None else found
+
+    def full_name(self, name: str) -> str | None:
+        return self.model.full_name(name)
 
     def elsewhere(self, home: OtherFile, name: str) -> Value | None:
         found = home.binding(name)
+        if isinstance(found, Constant):
+            return self._constant(found, self.place(found.node))
         if found is not None:
-            return self._value(found)
+            return found
         full = home.spelled(name) if name not in _BUILTIN_NAMES else None
         return Qualified(full) if full is not None else None
 
-    def _value(self, found: Value | Constant) -> Value:
-        return self.constant(found) if isinstance(found, Constant) else found
-
-    def constant(self, constant: Constant) -> Value:
-        """What another file's assignment gives. It is worked out for each checked file: values change."""
+    def _constant(self, constant: Constant, place: Place) -> Value:
+        """What another file's assignment gives, used at `place`. It is worked out for each checked file: values
+        change."""
         key = (constant.home.path, constant.name)
         known = self.model.constants
         if key not in known:
             known[key] = UNKNOWN  # while it is worked out
             if constant.home.concerns_torch and len(constant.statement.text) <= _LONGEST_CONSTANT:
                 interpreter = Interpreter(self.model, None, Phase.SCRIPT)
-                interpreter.calls.append(self.calls[0] if self.calls else self.place(constant.node))
+                interpreter.calls.append(place)
                 frame = Frame(constant.statement, home=constant.home)
                 interpreter.frames.append(frame)
                 interpreter.run([constant.node])
@@ -327,7 +332,7 @@ class Interpreter(Caller):
             return None if isinstance(found, Constant) else found
         if not rest and name in self.globals:
             return self.globals[name]
-        full = self.file_names.qualified(head)
+        full = self.full_name(head)
         found = self.model.resolve(f"{full}.{rest}" if rest else full) if full is not None else None
         if found is None and full is not None:
             return Qualified(f"{full}.{rest}" if rest else full)
@@ -440,7 +445,7 @@ class Interpreter(Caller):
 
         for name, target in imported(node):
             if name != "*":
-                self.frame.names[name] = self.imported(target)
+                self.frame.names[name] = self.imported(target, node)
 
     def _delete(self, target: cst.BaseExpression) -> None:
         if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
