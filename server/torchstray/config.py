@@ -150,6 +150,12 @@ def _severities(value: object, keys: Sequence[str]) -> dict[str, Severity | None
     return found
 
 
+def _text(value: object, keys: Sequence[str]) -> str:
+    if not isinstance(value, str):
+        raise BadValue(f"must be a string, and is {_said(value)}", keys)
+    return value
+
+
 def _switch(value: object, keys: Sequence[str]) -> bool:
     if not isinstance(value, bool):
         raise BadValue(f"must be true or false, and is {_said(value)}", keys)
@@ -184,6 +190,10 @@ def _severities_schema() -> Schema:
 
 def _switch_schema() -> Schema:
     return {"type": "boolean"}
+
+
+def _text_schema() -> Schema:
+    return {"type": "string"}
 
 
 @dataclass(frozen=True)
@@ -231,6 +241,12 @@ SETTINGS = (
         _switch,
         _switch_schema,
     ),
+    Setting(
+        "python",
+        "The interpreter, or the folder of the environment, whose installed packages the code imports.",
+        _text,
+        _text_schema,
+    ),
 )
 
 
@@ -249,6 +265,12 @@ class Configuration:
     per_file_ignores: Mapping[str, frozenset[str]] = field(default_factory=dict)
     severity: Mapping[str, Severity | None] = field(default_factory=dict)
     report_unused_suppressions: bool = False
+    python: str | None = None
+
+    @property
+    def interpreter(self) -> Path | None:
+        """Where `python` is; None where it is not set."""
+        return self.root / Path(self.python).expanduser() if self.python else None
 
     def off(self, path: Path | None = None) -> dict[str, str]:
         """Return the rules and notices that are off in the file at `path`, each with the reason."""
@@ -302,6 +324,7 @@ class Overrides:
     per_file_ignores: Mapping[str, frozenset[str]] | None = None
     severity: Mapping[str, Severity | None] = field(default_factory=dict)
     report_unused_suppressions: bool | None = None
+    python: str | None = None
 
     def over(self, configuration: Configuration) -> Configuration:
         """Return `configuration` with these on top. A rule asked for by name runs, whatever a file turns off."""
@@ -318,6 +341,7 @@ class Overrides:
             report_unused_suppressions=_said_or(
                 self.report_unused_suppressions, configuration.report_unused_suppressions
             ),
+            python=_said_or(self.python, configuration.python),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchstray.rules.repairs import shown_attribute, shown_name, text_of
 from torchstray.semantics import torch_api
@@ -68,9 +69,9 @@ class _Found:
     place: Place
 
 
-def overviews(document: Document, project: Project) -> list[ClassOverview]:
-    """Return an overview of each module class, in the order of the file."""
-    model = FileModel(document, project)
+def overviews(document: Document, project: Project, path: Path | None = None) -> list[ClassOverview]:
+    """Return an overview of each module class, in the order of the file, which lies at `path`."""
+    model = FileModel(document, project, path)
     return sorted((_overview(model, facts) for facts in model.modules), key=lambda overview: overview.span)
 
 

@@ -105,7 +105,7 @@ def _checked(path: Path, text: str, configuration: Configuration, task: Task) ->
     from torchstray.repair import repair
     from torchstray.syntax.document import Document
 
-    project = _project()
+    project = _project(configuration.interpreter)
     project.shrink()
 
     def find(document: Document) -> list[Finding]:
@@ -120,11 +120,11 @@ def _checked(path: Path, text: str, configuration: Configuration, task: Task) ->
 
 
 @cache
-def _project() -> Project:
+def _project(python: Path | None) -> Project:
     """What this process knows of other files; they are taken not to change while it runs."""
     from torchstray.semantics.project import Project
 
-    return Project(environment=os.environ)
+    return Project(environment=os.environ, python=python)
 
 
 def _unreadable(path: Path, message: str, configuration: Configuration, task: Task) -> FileResult:

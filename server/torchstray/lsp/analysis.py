@@ -19,7 +19,8 @@ from torchstray.text.edits import Span
 @dataclass(frozen=True)
 class Analysis:
     """The findings of one version of a document, sorted by place. `kept` are the statements that do not parse and show
-    what was last found in them when they did. `configuration` is None where the file is left alone.
+    what was last found in them when they did. `configuration` is None where the file is left alone. `project` is what
+    is known of other files.
 
     The `number` is this analysis' own. One with equal findings has another: the editor has moved, and perhaps lost, the
     marks that it had from before.
@@ -31,21 +32,27 @@ class Analysis:
     path: Path | None
     findings: tuple[Finding, ...] = ()
     kept: tuple[Span, ...] = ()
+    project: Project = field(default_factory=Project)
     number: int = field(default_factory=itertools.count(1).__next__)
 
 
 def analyse(
-    snapshot: Snapshot, path: Path | None, configuration: Configuration | None, previous: Analysis | None
+    snapshot: Snapshot,
+    path: Path | None,
+    configuration: Configuration | None,
+    previous: Analysis | None,
+    project: Project,
 ) -> Analysis:
     """Analyse a version of a document. `previous` is the analysis of an earlier version, whose work is used again."""
     document = Document(snapshot.text, previous.document if previous is not None else None)
     if configuration is None or "torch" not in snapshot.text:
         return Analysis(snapshot, document, configuration, path)
-    fresh = check(document, Project(), configuration, path)
+    project.refresh()
+    fresh = check(document, project, configuration, path)
     if previous is None or previous.configuration != configuration or not document.problems:
-        return Analysis(snapshot, document, configuration, path, tuple(fresh))
+        return Analysis(snapshot, document, configuration, path, tuple(fresh), project=project)
     findings, kept = _keep(previous, document, fresh)
-    return Analysis(snapshot, document, configuration, path, tuple(findings), kept)
+    return Analysis(snapshot, document, configuration, path, tuple(findings), kept, project)
 
 
 @dataclass(frozen=True)

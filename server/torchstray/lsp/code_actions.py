@@ -12,7 +12,6 @@ from torchstray.lsp.client import Client
 from torchstray.lsp.diagnostics import diagnostic
 from torchstray.repair import choose, repair
 from torchstray.rules.rule import Finding, Severity
-from torchstray.semantics.project import Project
 from torchstray.suppression import suppress
 from torchstray.syntax.document import Document
 from torchstray.text.edits import Edit, Span, difference
@@ -55,7 +54,7 @@ def repair_all(analysis: Analysis) -> list[Edit]:
         return []
 
     def find(document: Document) -> list[Finding]:
-        return _loud(check(document, Project(), configuration, analysis.path))
+        return _loud(check(document, analysis.project, configuration, analysis.path))
 
     repaired = repair(analysis.document, find, unsafe=False)
     return list(difference(analysis.document.text, repaired.document.text))

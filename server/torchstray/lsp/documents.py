@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from torchstray.lsp.worker import Superseded, Worker
 
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
+    from torchstray.semantics.project import Project
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class Documents:
         self._worker = worker
         self._complain = complain
         self._open: dict[str, OpenDocument] = {}
+        self._projects: dict[tuple[Path | None, Path | None], Project] = {}
 
     def __iter__(self) -> Iterator[OpenDocument]:
         return iter(list(self._open.values()))
@@ -83,6 +86,18 @@ class Documents:
         # Whoever gives up waiting must not take the answer from the others.
         return await asyncio.shield(document.task)
 
+    def _project(self, path: Path | None, configuration: Configuration | None) -> Project:
+        """What is known of other files in the workspace folder that a document lies in."""
+        from torchstray.semantics.project import Project
+
+        above = [root for root in self._settings.roots if path is not None and path.is_relative_to(root)]
+        root = max(above, key=lambda root: len(root.parts), default=None)
+        python = configuration.interpreter if configuration is not None else None
+        if (root, python) not in self._projects:
+            roots = [root] if root is not None else []
+            self._projects[root, python] = Project(roots, environment=os.environ, python=python)
+        return self._projects[root, python]
+
     async def _analyse(self, document: OpenDocument, snapshot: Snapshot) -> Analysis | None:
         configuration = await self._settings.of(snapshot.uri, document.path)
 
@@ -92,7 +107,8 @@ class Documents:
         def work() -> Analysis:
             from torchstray.lsp.analysis import analyse
 
-            document.last = analyse(snapshot, document.path, configuration, document.last)
+            project = self._project(document.path, configuration)
+            document.last = analyse(snapshot, document.path, configuration, document.last, project)
             return document.last
 
         try:

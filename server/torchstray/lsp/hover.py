@@ -9,7 +9,6 @@ from torchstray.lsp.analysis import Analysis
 from torchstray.lsp.client import Client
 from torchstray.report import rule_page
 from torchstray.rules import all_rules
-from torchstray.semantics.project import Project
 from torchstray.text.edits import Span
 
 
@@ -27,7 +26,7 @@ def hover(analysis: Analysis, position: types.Position, client: Client) -> types
     ]
     parts = []
     spans = [finding.span for finding in findings]
-    for found in overview.overviews(analysis.document, Project()):
+    for found in overview.overviews(analysis.document, analysis.project, analysis.path):
         named = found.name_span.start <= offset <= found.name_span.end
         if named or any(found.span.start <= span.start < found.span.end for span in spans):
             parts.append(overview.markdown(found))

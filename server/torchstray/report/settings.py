@@ -25,7 +25,9 @@ def render(path: Path, skipped: str | None, idle: str | None, configuration: Con
     for setting in SETTINGS:
         line = configuration.lines.get(setting.key)
         where = "default" if line is None else f"{configuration.file}:{line}"
-        yield f"  {setting.key} = {_value(getattr(configuration, setting.field))}  ({where})"
+        value = getattr(configuration, setting.field)
+        shown = "that of the active environment" if setting.key == "python" and value is None else _value(value)
+        yield f"  {setting.key} = {shown}  ({where})"
     yield ""
     yield "rules"
     off = configuration.off(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ def run(document: Document, project: Project, names: Collection[str], path: Path
     """Return what the named rules find in `document`, which lies at `path`, in no particular order."""
     from torchstray.semantics.model import FileModel
 
-    model = FileModel(document, project, os.path.abspath(path) if path is not None else None)  # noqa: PTH100
+    model = FileModel(document, project, path)
     model.run_all()
     found: dict[tuple[str, int], Finding] = {}
     spoken_of: set[object] = set()

@@ -274,7 +274,17 @@ class Caller(Evaluator):
             state = replace(state, buffers=True)
         return self._made(ModuleInstance(cls.name.removeprefix("torch."), state, self.place(node)), arguments)
 
-    def _made(self, module: ModuleInstance, arguments: Arguments) -> ModuleInstance:
+    def _starts_afresh(self, module: ModuleInstance, arguments: Arguments) -> bool:
+        """Whether what a new module holds is more than it is given: parameters are made, buffers often passed on."""
+        if self.phase is not Phase.FORWARD:
+            return True
+        values = [option for value in arguments.values() for option in options_of(value)]
+        if all(isinstance(value, Scalar | Name) for value in values) and arguments.complete:
+            return True
+        state = module.whole_state(fresh=True)
+        return state is not None and state.parameters
+
+    def _made(self, module: ModuleInstance, arguments: Arguments, fresh: bool = True) -> ModuleInstance:
         for value in arguments.values():
             for held in contents(value):
                 if isinstance(held, ModuleInstance | Parameter):
@@ -283,15 +293,17 @@ class Caller(Evaluator):
             inner.inner = True
         for parameter in parameters_in(module.children):
             parameter.registered = True
-        self.built(module)
+        if fresh:
+            self.built(module)
         return module
 
     def _construct(self, cls: ClassModel, arguments: Arguments, node: cst.Call) -> Value:
         if cls.is_module and cls.home is not None:
             module = ModuleInstance(cls.name, None, self.place(node), cls, find=lambda: self.class_state(cls))
-            return self._made(module, arguments)
+            return self._made(module, arguments, self._starts_afresh(module, arguments))
         if cls.is_module:
-            return self._made(ModuleInstance(cls.name, self.class_state(cls), self.place(node), cls), arguments)
+            module = ModuleInstance(cls.name, self.class_state(cls), self.place(node), cls)
+            return self._made(module, arguments, self._starts_afresh(module, arguments))
         if not cls.is_plain or (cls.home is not None and not cls.home.concerns_torch):
             return self._unknown_call(arguments, node)
         instance = Instance(cls, place=self.place(node))
@@ -429,6 +441,16 @@ class Caller(Evaluator):
         """What a method of a distribution, or a function of that name, gives: it computes with the distribution's
         tensors."""
         samples = name in {"sample", "rsample", "sample_n"}
+        if samples and of.owners and self.phase is Phase.FORWARD:
+            # A sample is where the distribution is: what becomes of it there is another question.
+            self.note_use(of, Handling.HARMLESS, node)
+            return Tensor(
+                Source.RANDOM,
+                zero_dim=_sample_is_zero_dim(of, node),
+                leaf=False,
+                strays=frozenset(of.owners),
+                made=self.place(node),
+            )
         large = any(isinstance(tensor, Tensor) and tensor.zero_dim is False for tensor in of.tensors)
         fails = (samples or large) and self.phase is Phase.FORWARD
         self.note_use(of, Handling.FAILS if fails else Handling.HARMLESS, node)
@@ -683,6 +705,18 @@ class Caller(Evaluator):
             for module in modules_in([value]):
                 module.register()
         return NONE
+
+
+def _sample_is_zero_dim(of: Distribution, node: cst.Call) -> bool | None:
+    """Whether a sample has no dimensions; None where that depends on the shape that is asked for."""
+    if any(isinstance(tensor, Tensor) and tensor.zero_dim is False for tensor in of.tensors):
+        return False
+    shape = node.args[0].value if node.args else cst.Tuple([])
+    if not isinstance(shape, cst.Tuple | cst.List):
+        return None
+    if shape.elements:
+        return False
+    return True if all(isinstance(tensor, Tensor) and tensor.zero_dim for tensor in of.tensors) else None
 
 
 def _literals(arguments: Arguments) -> dict[int | str, object]:

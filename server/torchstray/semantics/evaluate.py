@@ -173,8 +173,12 @@ class Evaluator(abc.ABC):
         """Assign `value` to a name, attribute, item or several of them."""
 
     @abc.abstractmethod
-    def imported(self, full: str) -> Value:
-        """What something imported by this full name is."""
+    def imported(self, full: str, node: cst.CSTNode) -> Value:
+        """What something imported by this full name is; `node` names it."""
+
+    @abc.abstractmethod
+    def full_name(self, name: str) -> str | None:
+        """The full name that an imported name of the checked file stands for; None where it is not imported."""
 
     @abc.abstractmethod
     def elsewhere(self, home: OtherFile, name: str) -> Value | None:
@@ -228,8 +232,8 @@ class Evaluator(abc.ABC):
         found = self.lookup(node.value)
         if found is not None:
             return found
-        full = self.file_names.qualified(node.value) if self.frame.home is None else None
-        return self.imported(full) if full is not None else Qualified(f"builtins.{node.value}")
+        full = self.full_name(node.value) if self.frame.home is None else None
+        return self.imported(full, node) if full is not None else Qualified(f"builtins.{node.value}")
 
     def _attribute(self, node: cst.Attribute) -> Value:
         path = dotted(node) or ""
@@ -244,7 +248,7 @@ class Evaluator(abc.ABC):
         """What the attribute `name` of `of` is."""
         if isinstance(of, Qualified):
             full = torch_api.canonical(f"{of.name}.{name}")
-            return ANY_SCALAR if full in _CONSTANTS else self.imported(full)
+            return ANY_SCALAR if full in _CONSTANTS else self.imported(full, node)
         if isinstance(of, SelfValue | SuperValue):
             return self.self_attribute(of, name, node)
         if isinstance(of, Tensor | Parameter | Input | Batch):

@@ -55,9 +55,20 @@ class Imports:
         head = name.partition(".")[0]
         if head == "torch":
             return Qualified(torch_api.canonical(name))
-        if head in _NOT_READ or (head in sys.stdlib_module_names and not full.startswith(".")):
-            return None
-        return self._walk(name)
+        return self._walk(name) if self._is_read(name, full) else None
+
+    def exports(self, star: str, name: str) -> bool:
+        """Whether `from star import *` binds `name`; of torch's modules, that is not asked here."""
+        absolute = self.absolute(star)
+        if absolute is None or name.startswith("_") or not self._is_read(absolute, star):
+            return False
+        module = self.project.module(absolute, self.project.search_path(self.path))
+        file = other_file(self.project, module) if module is not None else None
+        return file is not None and file.may_export(name) and file.binding(name) is not None
+
+    def _is_read(self, absolute: str, written: str) -> bool:
+        head = absolute.partition(".")[0]
+        return head not in _NOT_READ and (head not in sys.stdlib_module_names or written.startswith("."))
 
     def absolute(self, full: str) -> str | None:
         """A relative name from the root on; None where it leads out of the root, or it is not known where that is."""

@@ -189,30 +189,35 @@ class Interpreter(Caller):
             return Place(self.facts.cls.statement, self.facts.cls.node.name)
         return Place(self.frame.statement, node)
 
-    def imported(self, full: str) -> Value:
+    def imported(self, full: str, node: cst.CSTNode) -> Value:
         home = self.frame.home
         found = home.imports.resolve(full) if home is not None else self.model.resolve(full)
-        return Qualified(full) if found is None else self._value(found)
+        if isinstance(found, Constant):
+            return self._constant(found, self.place(node))
+        return Qualified(full) if found is None else found
+
+    def full_name(self, name: str) -> str | None:
+        return self.model.full_name(name)
 
     def elsewhere(self, home: OtherFile, name: str) -> Value | None:
         found = home.binding(name)
+        if isinstance(found, Constant):
+            return self._constant(found, self.place(found.node))
         if found is not None:
-            return self._value(found)
+            return found
         full = home.spelled(name) if name not in _BUILTIN_NAMES else None
         return Qualified(full) if full is not None else None
 
-    def _value(self, found: Value | Constant) -> Value:
-        return self.constant(found) if isinstance(found, Constant) else found
-
-    def constant(self, constant: Constant) -> Value:
-        """What another file's assignment gives. It is worked out for each checked file: values change."""
+    def _constant(self, constant: Constant, place: Place) -> Value:
+        """What another file's assignment gives, used at `place`. It is worked out for each checked file: values
+        change."""
         key = (constant.home.path, constant.name)
         known = self.model.constants
         if key not in known:
             known[key] = UNKNOWN  # while it is worked out
             if constant.home.concerns_torch and len(constant.statement.text) <= _LONGEST_CONSTANT:
                 interpreter = Interpreter(self.model, None, Phase.SCRIPT)
-                interpreter.calls.append(self.calls[0] if self.calls else self.place(constant.node))
+                interpreter.calls.append(place)
                 frame = Frame(constant.statement, home=constant.home)
                 interpreter.frames.append(frame)
                 interpreter.run([constant.node])
@@ -316,7 +321,7 @@ class Interpreter(Caller):
             is_module = outside_state(name) is not None or (isinstance(known, ClassValue) and known.cls.is_module)
             if is_module and self.phase is not Phase.FORWARD:
                 place = self._place_of_parameter(frame, parameter)
-                cls = known.cls if isinstance(known, ClassValue) and known.cls.home is not None else None
+                cls = known.cls if isinstance(known, ClassValue) else None
                 find = (lambda: self.class_state(cls)) if cls is not None else None
                 return ModuleInstance(name, None, place, argument=True, find=find)
         return None
@@ -329,7 +334,7 @@ class Interpreter(Caller):
             return None if isinstance(found, Constant) else found
         if not rest and name in self.globals:
             return self.globals[name]
-        full = self.file_names.qualified(head)
+        full = self.full_name(head)
         found = self.model.resolve(f"{full}.{rest}" if rest else full) if full is not None else None
         if found is None and full is not None:
             return Qualified(f"{full}.{rest}" if rest else full)
@@ -442,7 +447,7 @@ class Interpreter(Caller):
 
         for name, target in imported(node):
             if name != "*":
-                self.frame.names[name] = self.imported(target)
+                self.frame.names[name] = self.imported(target, node)
 
     def _delete(self, target: cst.BaseExpression) -> None:
         if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
@@ -953,6 +958,9 @@ class Interpreter(Caller):
         if self.frame.home is not None:
             return
         given = arguments.get(0, "params")
+        handed = {id(option) for option in contents(given)} if given is not None else set()
+        if self.facts is not None:  # what is made to be optimised here is no layer that is lost
+            self.facts.built = [built for built in self.facts.built if id(built.value) not in handed]
         for option in contents(given) if given is not None else ():
             if not isinstance(option, Tensor) or option.leaf or option.made is None or option.alias is not None:
                 continue

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import libcst as cst
 
@@ -52,15 +54,16 @@ _NO_STATE = State(parameters=False, buffers=False, mode=False)
 
 
 class FileModel:
-    """What is known of `document`, which lies at the absolute `path`. Everything is worked out when it is first asked
+    """What is known of `document`, which lies at `path`. Everything is worked out when it is first asked
     for. `constants` are what names in other files were found to be worth."""
 
-    def __init__(self, document: Document, project: Project, path: str | None = None) -> None:
+    def __init__(self, document: Document, project: Project, path: Path | None = None) -> None:
         self.document = document
         self.project = project
-        self.imports = Imports(project, path)
+        self.imports = Imports(project, os.path.abspath(path) if path is not None else None)  # noqa: PTH100
         self.constants: dict[tuple[str, str], Value] = {}
         self._resolved: dict[str, Value | Constant | None] = {}
+        self._from_stars: dict[str, str | None] = {}
         self.names = FileNames(document)
         self.globals: dict[str, Value] = {}
         self._classes: dict[cst.ClassDef, ClassModel] = {}
@@ -102,7 +105,7 @@ class FileModel:
         known = self.globals.get(head)
         if isinstance(known, ClassValue) and not rest and known.cls is not cls:
             return known.cls
-        full = self.names.qualified(head)
+        full = self.full_name(head)
         if full is not None:
             full = torch_api.canonical(f"{full}.{rest}" if rest else full)
             found = self.resolve(full)
@@ -119,6 +122,18 @@ class FileModel:
         if full not in self._resolved:
             self._resolved[full] = self.imports.resolve(full)
         return self._resolved[full]
+
+    def full_name(self, name: str) -> str | None:
+        """The full name that an imported name stands for; None where it is not imported."""
+        full = self.names.qualified(name)
+        if full is not None or not self.names.stars:
+            return full
+        if name not in self._from_stars:
+            found = (star for star in self.names.stars if self.imports.exports(star, name))
+            star = next(found, None)
+            separator = "" if star is not None and star.endswith(".") else "."
+            self._from_stars[name] = f"{star}{separator}{name}" if star is not None else None
+        return self._from_stars[name]
 
     def class_of(self, node: cst.ClassDef) -> ClassModel | None:
         """The class that this `class` statement defines."""
