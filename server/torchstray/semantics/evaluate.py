@@ -168,6 +168,10 @@ class Evaluator(abc.ABC):
     ) -> None:
         """Assign `value` to a name, attribute, item or several of them."""
 
+    def evaluate_branch(self, branch: cst.BaseExpression, node: cst.IfExp, outcome: bool) -> Value:
+        """What `branch` of the conditional expression `node` is worth, taken where its test comes out as `outcome`."""
+        return self.evaluate(branch)
+
     # Helpers
 
     @property
@@ -233,7 +237,7 @@ class Evaluator(abc.ABC):
         if isinstance(of, Tensor | Parameter | Input | Batch):
             if name == "device" or torch_api.attribute(name) == "other":
                 self.note_use(of, Handling.HARMLESS, node)
-                return Device() if name == "device" else ANY_SCALAR
+                return Device(read=True) if name == "device" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
                 derived = self.derived(of, node)
                 return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
@@ -463,7 +467,7 @@ class Evaluator(abc.ABC):
         for branch, outcome in ((node.body, True), (node.orelse, False)):
             names = self.frame.names
             self.frame.names = {**names, **self.narrowed(node.test, outcome)}
-            results.append(self.evaluate(branch))
+            results.append(self.evaluate_branch(branch, node, outcome))
             self.frame.names = names
         return one_of(results)
 
@@ -689,7 +693,12 @@ class Evaluator(abc.ABC):
     def _call(self, node: cst.Call) -> Value:
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
-        return one_of(self.call(option, arguments, node) for option in options_of(function))
+        options = options_of(function)
+        return one_of(self.call_option(option, arguments, node, len(options)) for option in options)
+
+    def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
+        """What a call gives if `function`, one of so many `options`, is called."""
+        return self.call(function, arguments, node)
 
     def _lambda(self, node: cst.Lambda) -> Value:
         return FunctionValue(node, self.frame.statement, self.frame.owner, None, self._captures(node))

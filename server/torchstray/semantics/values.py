@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 
@@ -72,9 +72,29 @@ class Name(Value):
 
 @dataclass(frozen=True, slots=True)
 class Device(Value):
-    """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`."""
+    """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`;
+    `read` says that it was read from a tensor (`x.device`)."""
 
     literal: str | None = None
+    read: bool = False
+
+
+Conditions: TypeAlias = frozenset[frozenset[tuple[str, bool]]]
+"""What holds on a path: of each set of tests and their outcomes, at least one came out so."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Put:
+    """The move of a value to a device, by the call at `place` in `function` (None: at file level) of class `owner`.
+    `conditions` hold where the value is then not on the CPU; `known` says that nothing else decides it. `guards` are
+    the `if` statements around it in `function`, with the outcome of each."""
+
+    place: Place
+    function: cst.FunctionDef | cst.Lambda | None
+    owner: ClassModel | None
+    conditions: Conditions = frozenset()
+    known: bool = True
+    guards: tuple[tuple[cst.If, bool], ...] = ()
 
 
 class Source(enum.IntEnum):
@@ -104,7 +124,8 @@ class Tensor(Value):
     whose unregistered tensors it is made of without having been moved. `alias` is `parameter` or `buffer` for a
     tensor read from a registered attribute. `zero_dim` is None where its number of dimensions is not known.
     `tracked` says that it was computed from a registered parameter, whose gradient would flow through it.
-    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
+    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation. `put` is the move
+    that a script has made of it, or of what it was computed from.
     """
 
     source: Source = Source.CONSTANT
@@ -119,6 +140,7 @@ class Tensor(Value):
     tracked: bool = False
     parameter: Parameter | None = None
     made: Place | None = None
+    put: Put | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +157,8 @@ class Parameter(Value):
 class ModuleInstance(Value):
     """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
-    registered road. `cls` is its class in this file, `name` the words a user knows the class by."""
+    registered road. `cls` is its class in this file, `name` the words a user knows the class by. `identity` is one for all values that
+    stand for the same object."""
 
     name: str
     state: State | None
@@ -146,6 +169,7 @@ class ModuleInstance(Value):
     argument: bool = False
     registered: bool = False
     inner: bool = False
+    identity: object = field(default_factory=object)
 
     def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
         """The state of this module and of all that it registers; None where nothing is known of any of it. With
@@ -338,11 +362,36 @@ class Input(Value):
     `proven` says that it is one."""
 
     proven: bool = False
+    put: Put | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Moved(Value):
     """The result of `.to(device)` on something unknown."""
+
+    put: Put | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Value):
+    """Something unknown that a script has computed from, or read of, what it moved."""
+
+    put: Put
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Value):
+    """A part, at some depth, of a module whose parts cannot be seen."""
+
+    root: ModuleInstance
+
+
+@dataclass(eq=False, slots=True)
+class Optimizer(Value):
+    """An optimizer, made by the call at `place` for the parameters of the modules of these identities."""
+
+    place: Place
+    identities: frozenset[object]
 
 
 @dataclass(frozen=True, slots=True)
