@@ -55,7 +55,7 @@ class ModelNotMoved(Rule):
         else:
             state = "is never moved"
         line = f" (made on line {row_of(model, made)})" if made is not None else ""
-        advice = target.move(dotted(call.node.func) or "…") if target is not None else "a move"
+        advice = target.move(unmoved.name or name) if target is not None else "a move"
         fails = "this call fails" if unmoved.certain and elsewhere is None else "this call may fail"
         message = (
             f"`{name}`{line} {state} while its input is on {device}, so {fails} on a GPU; "
@@ -119,9 +119,8 @@ def _name(model: FileModel, unmoved: Unmoved) -> str:
     """What a user calls the module that is called."""
     assert isinstance(unmoved.call.node, cst.Call)
     function = unmoved.call.node.func
-    name = dotted(function)
-    if name is not None:
-        return name
+    if unmoved.name is not None:
+        return unmoved.name
     if isinstance(function, cst.Call):
         return dotted(function.func) or unmoved.module.name
     return " ".join(text_of(model, unmoved.call.statement.span(function)).split())

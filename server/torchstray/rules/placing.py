@@ -318,8 +318,7 @@ def _suites(node: cst.CSTNode) -> list[cst.BaseSuite]:
 
 def _before_use(model: FileModel, target: Target, unmoved: Unmoved) -> Edit | None:
     """Moves the module before the outermost statement that uses it and in which its name and the device are known."""
-    assert isinstance(unmoved.call.node, cst.Call)
-    name = dotted(unmoved.call.node.func)
+    name = unmoved.name
     if name is None or unmoved.function is None:
         return None
     lines = lines_of(model, unmoved.function, unmoved.call)

@@ -698,6 +698,8 @@ class Interpreter(Caller):
             return
         if not facts.initialised and self.phase is Phase.INIT:
             facts.early.append(Early(name, self.place(node), never=False))
+        if self.phase is Phase.INIT:
+            self.placement.kept(name, value, node, node, None, buffer=kind == "buffer")
         facts.live.pop(name, None)
         facts.registered[name] = value
         facts.registrations.append(Registration(name, kind, value, self.place(node)))

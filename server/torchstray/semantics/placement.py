@@ -356,11 +356,13 @@ class Placement:
         put = self.put_in(arguments.values()) or self._starred(node)
         if put is None or (module.cls is not None and _takes_care(module.cls)):
             return
+        if any(where.side is Side.UNKNOWN for where in self.states.get(module.identity, ())):
+            return
         for culprit in self._members(module):
             states = self.states.get(culprit.identity, ())
             failing = next((where for where in states if where.side is Side.HERE and self._meet(where, put)), None)
             if failing is not None:
-                self._report(module, culprit, failing, put, node)
+                self._report(module, culprit, failing, put, node, _receiver(function, node))
                 return
 
     def _computing(self, function: Value) -> ModuleInstance | None:
@@ -416,7 +418,13 @@ class Placement:
         return put.known and not speaks_of_devices(given - on_cuda())
 
     def _report(
-        self, module: ModuleInstance, culprit: ModuleInstance, where: Where, put: Put, node: cst.Call
+        self,
+        module: ModuleInstance,
+        culprit: ModuleInstance,
+        where: Where,
+        put: Put,
+        node: cst.Call,
+        receiver: str | None,
     ) -> None:
         members = list(self._members(module))
         if culprit.identity in self._reported:
@@ -434,6 +442,7 @@ class Placement:
                 function=self.function,
                 module=module,
                 culprit=culprit,
+                name=receiver,
                 put=put,
                 certain=self.choices == 1 and where.conditions <= put.conditions | self.conditions,
                 elsewhere=elsewhere[0] if elsewhere else None,
@@ -533,7 +542,7 @@ class Placement:
                 self.attach(of, argument, node, node, node.args[-1].value if node.args else None)
         elif name == "apply":
             function = arguments.get(0, "fn")
-            if not isinstance(function, FunctionValue) or _mentions(function.node.body, {"to", "cuda"}):
+            if isinstance(function, FunctionValue) and _mentions(function.node.body, {"to", "cuda"}):
                 self.escape([of])
         elif torch_api.module_method(name) is None or name == "forward":
             self.escape(arguments.values())
@@ -541,13 +550,13 @@ class Placement:
         return value
 
     def _import_called(self, name: str, arguments: Arguments, node: cst.Call, value: Value) -> Value:
-        if isinstance(value, ModuleInstance) and value.place is not None and value.place.node is node:
-            self._built_by_import(name, arguments, node, value)
-            return value
         if name.startswith("copy."):
             for argument, copy in zip(arguments.positional, [value], strict=False):
                 if isinstance(argument, ModuleInstance) and isinstance(copy, ModuleInstance):
                     self._copied(argument, copy)
+            return value
+        if isinstance(value, ModuleInstance) and value.place is not None and value.place.node is node:
+            self._built_by_import(name, arguments, node, value)
             return value
         if ecosystem.makes_module(name):
             state = torch_api.State(parameters=True, buffers=True, mode=True)
@@ -751,13 +760,15 @@ class Placement:
         target: cst.CSTNode,
         statement: cst.CSTNode,
         expression: cst.BaseExpression | None,
+        buffer: bool = False,
     ) -> None:
-        """Note what the constructor of a module keeps in an attribute."""
+        """Note what the constructor of a module keeps in an attribute, with `buffer` as a buffer."""
         place = self.interpreter.place
         for option in options_of(value):
             if self._moved_itself is not None and (
                 (isinstance(option, ModuleInstance) and any(self._is_here(one) for one in self._members(option)))
                 or (isinstance(option, Parameter) and _is_on_cpu(option.data))
+                or (buffer and _is_on_cpu(option))
             ):
                 module = option if isinstance(option, ModuleInstance) else None
                 self._left.append(Left(name, place(target), place(statement), expression, module, self._moved_itself))
@@ -789,6 +800,13 @@ class Placement:
     def _is_here(self, module: ModuleInstance) -> bool:
         states = self.states.get(module.identity, ())
         return bool(states) and all(where.side is Side.HERE for where in states)
+
+
+def _receiver(function: Value, node: cst.Call) -> str | None:
+    """The name of the module that a call of `function` uses, where it has one."""
+    if isinstance(function, ModuleInstance):
+        return dotted(node.func)
+    return dotted(node.func.value) if isinstance(function, Method) and isinstance(node.func, cst.Attribute) else None
 
 
 def root_of(value: Value) -> ModuleInstance | None:
