@@ -33,6 +33,7 @@ _COMPARED: dict[type[cst.BaseCompOp], str] = {
     cst.Is: "is",
     cst.IsNot: "is not",
 }
+_TRUTH = {"True": True, "False": False}
 _NEGATED = {"!=": "==", "not in": "in", "is not": "is", "<=": ">", "<": ">="}
 
 
@@ -58,6 +59,10 @@ class Reader:
         known = self.meaning(name) if name is not None else None
         if known is not None:
             return self.of(known, outcome, depth + 1)
+        if isinstance(test, cst.IfExp):
+            body, orelse = _TRUTH.get(dotted(test.body) or ""), _TRUTH.get(dotted(test.orelse) or "")
+            if body is not None and orelse is not None and body is not orelse:
+                return self.of(test.test, outcome is body, depth + 1)
         if isinstance(test, cst.Call) and dotted(test.func) == "bool" and len(test.args) == 1:
             return self.of(test.args[0].value, outcome, depth + 1)
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:

@@ -225,7 +225,6 @@ class Late:
     optimizer: Place
     root: object
     identities: frozenset[object]
-    value: cst.CSTNode | None
     certain: bool = False
 
 

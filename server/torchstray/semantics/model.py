@@ -275,21 +275,29 @@ class FileModel:
         for function, statement in self.names.functions.values():
             interpreter = Interpreter(self, None, Phase.SCRIPT, start)
             self._run_whole(interpreter, FunctionValue(function, statement))
+        extended = {base for cls in self.classes if cls.is_module for base in cls.own_classes}
         for cls in self.classes:
             if cls.is_module:
                 continue
             instance = Instance(cls)
             before = start
+            placed = cls.is_plain and cls not in extended and "forward" not in cls.methods
             for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
                 interpreter = Interpreter(self, None, Phase.SCRIPT, before)
                 static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
-                self._run_whole(interpreter, FunctionValue(method, cls.statement, cls, None if static else instance))
+                function_value = FunctionValue(method, cls.statement, cls, None if static else instance)
+                self._run_whole(interpreter, function_value, placed)
                 if name == "__init__":
                     before = interpreter.placement
 
-    def _run_whole(self, interpreter: Interpreter, function: FunctionValue) -> None:
-        """Run a function or method as someone would who knows nothing of its arguments."""
-        interpreter.placement.returned(interpreter.run_function(function, Arguments(complete=False)))
+    def _run_whole(self, interpreter: Interpreter, function: FunctionValue, placed: bool = True) -> None:
+        """Run a function or method as someone would who knows nothing of its arguments. With `placed`, it is known
+        whether what its object holds moves with that."""
+        value = interpreter.run_function(function, Arguments(complete=False))
+        if placed:
+            interpreter.placement.returned(value)
+        else:
+            interpreter.placement.forget()
         self._collect(interpreter)
 
     def _collect(self, interpreter: Interpreter) -> None:

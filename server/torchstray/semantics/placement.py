@@ -312,6 +312,8 @@ class Placement:
                 of = self.interpreter.evaluate(resolved.value) if dotted(resolved.value) is not None else UNKNOWN
                 if any(isinstance(option, (*_DATA, ModuleInstance, Method, Part, Batch)) for option in options_of(of)):
                     return self.put_in([of])
+                if of is UNKNOWN and not self._is_settings(resolved.value):
+                    return None
             if any(isinstance(option, _DATA) for option in options):
                 return self.put_in([value])
             if any(isinstance(option, Device) and option.read for option in options):
@@ -334,6 +336,22 @@ class Placement:
         place = self.interpreter.place(node)
         owner = self.interpreter.frame.owner
         return Put(place, self.function, owner, self.conditions | conditions, known, guards)
+
+    def _is_settings(self, node: cst.BaseExpression) -> bool:
+        """Whether a name of which nobody knows what it is has attributes that neither a tensor nor a module has."""
+        name = dotted(node)
+        if name is None:
+            return False
+        read: set[str] = set()
+        for statement in self.interpreter.model.document.statements:
+            for found in walk(statement.tree):
+                if isinstance(found, cst.Call) and dotted(found.func) == name:
+                    return False
+                if isinstance(found, cst.Attribute) and dotted(found.value) == name:
+                    read.add(found.attr.value)
+        if any(torch_api.module_method(attribute) is not None for attribute in read):
+            return False
+        return any(torch_api.method(one) is None and torch_api.attribute(one) is None for one in read - {"device"})
 
     def attribute(self, of: Placed | Moved, name: str, node: cst.CSTNode) -> Value:
         """What an attribute of moved data is."""
@@ -471,7 +489,7 @@ class Placement:
     def _unknown_called(self, arguments: Arguments, node: cst.Call, value: Value) -> Value:
         self.escape(arguments.values())
         if isinstance(value, Moved) and isinstance(node.func, cst.Attribute):
-            return self.with_put(value, self._moving(node.func.attr.value, arguments, node))
+            return self.with_put(value, self._moving(None, node.func.attr.value, arguments, node))
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"parameters", "named_parameters"}:
             return self._parameters_of_unknown(node.func.value, node)
         return value
@@ -490,14 +508,18 @@ class Placement:
         self._parameters[node] = module
         return Container(Shape.LIST, [Tensor(requires_grad=True, alias="parameter", made=place)])
 
-    def _moving(self, name: str, arguments: Arguments, node: cst.Call) -> Put | None:
-        """The move that a method of this name makes."""
+    def _moving(self, put: Put | None, name: str, arguments: Arguments, node: cst.Call) -> Put | None:
+        """The move that a method of this name makes of what `put` has moved before."""
         if name in _LEAVING:
             return None
         if name != "to":
             return self._put(node, None, None) if name != "type_as" else self.put_in(arguments.values())
         value = arguments.get(0, "device") or arguments.keywords.get("other")
-        return None if value is None else self._put(node, _argument(node, "device", "other"), value)
+        device = _argument(node, "device", "other")
+        resolved = self._resolved(device) if device is not None else None
+        if isinstance(resolved, cst.Attribute) and resolved.attr.value == "dtype":
+            return put
+        return None if value is None else self._put(node, device, value)
 
     def _method_called(self, method: Method, arguments: Arguments, node: cst.Call, value: Value) -> Value:
         of, name = method.of, method.name
@@ -516,7 +538,7 @@ class Placement:
             return value
         if isinstance(of, (*_DATA, Batch)):
             if self.interpreter.moves(name, arguments):
-                return self.with_put(value, self._moving(name, arguments, node))
+                return self.with_put(value, self._moving(of.put if not isinstance(of, Batch) else None, name, arguments, node))
             if torch_api.method(name) is None or name in _LEAVING:
                 self.escape(arguments.values())
                 return value
@@ -697,7 +719,6 @@ class Placement:
                 optimizer.place,
                 root.identity,
                 frozenset(fresh),
-                next((option.place.node for option in (*children, *parameters) if option.place is not None), None),
             )
             self.waiting.append(late)
 
@@ -734,6 +755,10 @@ class Placement:
         for held in contents(value):
             if isinstance(held, Optimizer):
                 self._confirm(held, certain=False)
+
+    def forget(self) -> None:
+        """Say nothing of this run: its object may be a module, which moves all that it holds."""
+        self.found, self.late, self.waiting = [], [], []
 
     # Constructors of modules
 
@@ -775,7 +800,6 @@ class Placement:
             if not isinstance(option, ModuleInstance | Parameter) or self._optimized_itself is None:
                 continue
             if not option.buffer if isinstance(option, Parameter) else any(map(_has_parameters, _tree(option))):
-                made = option.place
                 self.waiting.append(
                     Late(
                         target=place(target),
@@ -784,7 +808,6 @@ class Placement:
                         optimizer=self._optimized_itself,
                         root=None,
                         identities=frozenset(),
-                        value=made.node if made is not None else None,
                         certain=True,
                     )
                 )
