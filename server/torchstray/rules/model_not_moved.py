@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from torchstray.rules.placing import move_edits, moved_expression, target_of
+from torchstray.rules.placing import data_target, move_edits, moved_expression, target_of
 from torchstray.rules.repairs import indentation, line_end, row_of, shortened, stands_alone, text_of
 from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
 from torchstray.semantics.facts import ClassFacts, Left, Unmoved
@@ -44,8 +44,8 @@ class ModelNotMoved(Rule):
         call, made = unmoved.call, unmoved.culprit.place
         assert isinstance(call.node, cst.Call)
         name = _name(model, unmoved)
-        target = target_of(model, unmoved.put.place, unmoved.put.function)
-        device = target.shown if target is not None else "a device"
+        target = data_target(model, unmoved.put)
+        device = target.shown if target is not None else "the GPU"
         elsewhere = unmoved.elsewhere if unmoved.elsewhere is not None else None
         later = unmoved.later[0] if unmoved.later else None
         if elsewhere is not None:

@@ -50,6 +50,13 @@ class Target:
         return {path for node in self.nodes for found in walk(node) if (path := dotted(found)) is not None}
 
 
+def data_target(model: FileModel, put: Put) -> Target | None:
+    """The device that data has been moved to."""
+    if put.test is not None:
+        return Target("cuda", "", (put.test,), put.function)
+    return target_of(model, put.place, put.function)
+
+
 def target_of(model: FileModel, call: Place, function: FunctionNode) -> Target | None:
     """The device that a call moves something to, or makes it on."""
     node = call.node
@@ -63,7 +70,7 @@ def target_of(model: FileModel, call: Place, function: FunctionNode) -> Target |
         return _target(model, call, method, given, function)
     if "device" in named:
         return _target(model, call, "to", [named["device"]], function)
-    if method == "to" and node.args and node.args[0].keyword is None:
+    if method == "to" and node.args and node.args[0].keyword is None and not node.args[0].star:
         return _target(model, call, "to", [node.args[0].value], function)
     return None
 
@@ -77,7 +84,7 @@ def _target(
 
 def move_edits(model: FileModel, unmoved: Unmoved) -> tuple[Edit, ...] | None:
     """Moves an unmoved module in time; None where no place for it is found."""
-    target = target_of(model, unmoved.put.place, unmoved.put.function)
+    target = data_target(model, unmoved.put)
     if target is None:
         return None
     nearest = [unmoved.function, *(function for _, function in reversed(unmoved.stack))]
@@ -278,13 +285,14 @@ def _statement(
     move = target.move(name)
     if target.method == "to" and not all(isinstance(node, cst.SimpleString) for node in target.nodes):
         return [move]
+    tests = [] if put.test is None else [cst.Module([]).code_for_node(put.test)]
     if put.function is not function:
-        return [move]
-    tests = []
+        return [f"if {tests[0]}:", f"    {move}"] if tests else [move]
     for guard, outcome in put.guards:
         if not holds(guard, line.node):
             text = text_of(model, put.place.statement.span(guard.test))
             tests.append(text if outcome else f"not ({text})")
+    tests = list(dict.fromkeys(tests))
     return [f"if {' and '.join(tests)}:", f"    {move}"] if tests else [move]
 
 

@@ -172,6 +172,10 @@ class Evaluator(abc.ABC):
         """What `branch` of the conditional expression `node` is worth, taken where its test comes out as `outcome`."""
         return self.evaluate(branch)
 
+    def choice(self, values: Iterable[Value]) -> Value:
+        """What is one of `values`, by the branch taken."""
+        return one_of(values)
+
     # Helpers
 
     @property
@@ -440,8 +444,7 @@ class Evaluator(abc.ABC):
         return one_of(options)
 
     def _boolean(self, node: cst.BooleanOperation) -> Value:
-        left, right = self.evaluate(node.left), self.evaluate(node.right)
-        return one_of([left, right])
+        return self.choice([self.evaluate(node.left), self.evaluate(node.right)])
 
     def _comparison(self, node: cst.Comparison) -> Value:
         values = [self.evaluate(node.left)]
@@ -469,7 +472,7 @@ class Evaluator(abc.ABC):
             self.frame.names = {**names, **self.narrowed(node.test, outcome)}
             results.append(self.evaluate_branch(branch, node, outcome))
             self.frame.names = names
-        return one_of(results)
+        return self.choice(results)
 
     def narrowed(self, test: cst.BaseExpression, outcome: bool) -> dict[str, Value]:
         """What names are once a test of their type, or of being None, has come out as `outcome`."""

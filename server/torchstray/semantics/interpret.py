@@ -26,7 +26,7 @@ from torchstray.semantics.facts import (
     Store,
 )
 from torchstray.semantics.names import blocks, dotted, holds, walk
-from torchstray.semantics.placement import Placement, Snapshot, root_of
+from torchstray.semantics.placement import Placement, Snapshot, root_of, with_unknown_device
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -441,7 +441,7 @@ class Interpreter(Caller):
         names: dict[str, Value] = {}
         for end in merged:
             for name, value in end.names.items():
-                names[name] = one_of([names[name], value]) if name in names and names[name] is not value else value
+                names[name] = self.choice([names[name], value]) if names.get(name, value) is not value else value
         live: dict[str, tuple[Store, ...]] = {}
         for end in ends:
             for attribute, stores in end.live.items():
@@ -774,6 +774,9 @@ class Interpreter(Caller):
         value = self.evaluate(branch)
         self.placement.leave()
         return value
+
+    def choice(self, values: Iterable[Value]) -> Value:
+        return one_of(with_unknown_device(list(values)) if self.phase is Phase.SCRIPT else values)
 
     def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
         self.placement.choices = options

@@ -21,6 +21,7 @@ from torchstray.semantics.conditions import (
     speaks_of_devices,
 )
 from torchstray.semantics.facts import Attached, Binding, FunctionNode, Late, Left, Unmoved
+from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.names import dotted, walk
 from torchstray.semantics.values import (
     UNKNOWN,
@@ -74,7 +75,10 @@ _HARMLESS_PACKAGES = (sys.stdlib_module_names | {"numpy", "tqdm"}) - {
     "pickle",
     "threading",
 }
+_DEVICES = frozenset({"torch.accelerator.current_accelerator", "torch.get_default_device"})
 _HARMLESS = frozenset({"wandb.watch"})
+_TYPES = frozenset({"dtype", "float", "float16", "float32", "float64", "half", "double", "bfloat16", "long", "int64"})
+_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "npu", "hpu", "mtia"})
 _DEVICE_WORDS = ("device", "gpu", "cuda", "rank")
 
 
@@ -328,14 +332,36 @@ class Placement:
                 conditions, known = decided or ALWAYS, decided is not None
             elif all(literal == "cuda" for literal in literals):
                 conditions = on_cuda()
+        return self._put_under(conditions, known, node)
+
+    def _put_under(
+        self, conditions: Conditions, known: bool, node: cst.Call, test: cst.BaseExpression | None = None
+    ) -> Put:
         guards = tuple(
             (branch.node, branch.outcome)
             for branch in self._branches
             if isinstance(branch.node, cst.If) and branch.function is self.function
         )
-        place = self.interpreter.place(node)
-        owner = self.interpreter.frame.owner
-        return Put(place, self.function, owner, self.conditions | conditions, known, guards)
+        return Put(
+            self.interpreter.place(node), self.function, self.conditions | conditions, known, guards, test
+        )
+
+    def _put_by_type(self, kind: cst.BaseExpression, node: cst.Call) -> Put | None:
+        """The move that the call `node` makes with a type of tensors such as `torch.cuda.FloatTensor`."""
+        resolved = self._resolved(kind)
+        if isinstance(resolved, cst.IfExp):
+            on, off = (self._reader.text(arm).startswith("torch.cuda.") for arm in (resolved.body, resolved.orelse))
+            if on is off:
+                return None
+            conditions = self._reader.of(resolved.test, on)
+            return self._put_under(conditions | on_cuda(), True, node, resolved.test if on else None)
+        if self._reader.text(resolved).startswith("torch.cuda."):
+            return self._put_under(on_cuda(), True, node)
+        options = options_of(self.interpreter.evaluate(kind)) if dotted(kind) is not None else ()
+        names = [option.name for option in options if isinstance(option, Qualified)]
+        if any(name.startswith("torch.cuda.") for name in names):
+            return self._put_under(ALWAYS, False, node)
+        return None
 
     def _is_settings(self, node: cst.BaseExpression) -> bool:
         """Whether a name of which nobody knows what it is has attributes that neither a tensor nor a module has."""
@@ -372,7 +398,7 @@ class Placement:
             return
         self.visited.add(node)
         put = self.put_in(arguments.values()) or self._starred(node)
-        if put is None or (module.cls is not None and _takes_care(module.cls)):
+        if put is None or (module.cls is not None and _takes_care(module.cls, function)):
             return
         if any(where.side is Side.UNKNOWN for where in self.states.get(module.identity, ())):
             return
@@ -398,11 +424,11 @@ class Placement:
         layers = {
             attribute
             for attribute, stores in self.interpreter.model.facts(module.cls).live.items()
-            if any(_has_tensors(option) for store in stores for option in options_of(store.value))
+            if any(_has_layers(option) for store in stores for option in options_of(store.value))
         }
         if found is None:
             return module if name in layers else None
-        return module if name == "forward" or _feeds(found[1], layers) else None
+        return module if name == "forward" or _feeds(module.cls, found[1], layers) else None
 
     def _starred(self, node: cst.Call) -> Put | None:
         return self.put_in(
@@ -490,6 +516,8 @@ class Placement:
         self.escape(arguments.values())
         if isinstance(value, Moved) and isinstance(node.func, cst.Attribute):
             return self.with_put(value, self._moving(None, node.func.attr.value, arguments, node))
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "type" and len(node.args) == 1:
+            return self.with_put(value, self._put_by_type(node.args[0].value, node))
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"parameters", "named_parameters"}:
             return self._parameters_of_unknown(node.func.value, node)
         return value
@@ -539,6 +567,8 @@ class Placement:
         if isinstance(of, (*_DATA, Batch)):
             if self.interpreter.moves(name, arguments):
                 return self.with_put(value, self._moving(of.put if not isinstance(of, Batch) else None, name, arguments, node))
+            if name == "type" and len(node.args) == 1:
+                return self.with_put(value, self._put_by_type(node.args[0].value, node))
             if torch_api.method(name) is None or name in _LEAVING:
                 self.escape(arguments.values())
                 return value
@@ -585,6 +615,10 @@ class Placement:
             made = ModuleInstance(name.rpartition(".")[2], state, self.interpreter.place(node))
             self.built(made)
             return made
+        if name in _DEVICES:
+            return Device()
+        if name.startswith("torch.cuda.") and name.endswith("Tensor"):
+            return self.with_put(value, self._put_by_type(node.func, node))
         function = torch_api.function(name)
         if function is not None:
             device = arguments.keywords.get("device")
@@ -947,51 +981,114 @@ def _moves_itself(cls: ClassModel) -> bool:
     return False
 
 
-def _takes_care(cls: ClassModel) -> bool:
-    """Whether the `forward` of a module class moves its inputs itself."""
-    found = cls.find_method("forward")
+def _takes_care(cls: ClassModel, called: Value) -> bool:
+    """Whether the method that a call of a module runs, or of a part of it, moves its inputs itself, or cannot be
+    seen."""
+    found = cls.find_method(called.name if isinstance(called, Method) else "forward")
     if found is None:
-        return True
+        return not isinstance(called, Method | Part)
     method = found[1]
-    given = {parameter.name.value for parameter in method.params.params}
-    if isinstance(method.params.star_arg, cst.Param):
-        given.add(method.params.star_arg.name.value)
-    for node in walk(method.body):
+    given = {parameter.name.value for parameter in (*method.params.params[1:], *method.params.kwonly_params)}
+    for star in (method.params.star_arg, method.params.star_kwarg):
+        if isinstance(star, cst.Param):
+            given.add(star.name.value)
+    nodes = list(walk(method.body))
+    for _ in range(3):  # what is computed from an input is one as well
+        for node in nodes:
+            source, target = _assigned(node)
+            if source is not None and target is not None and given & set(_computed_from(source)):
+                given |= set(names_in(target))
+    for node in nodes:
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             continue
-        if node.func.attr.value not in {"to", "cuda", "cpu", "numpy", "type_as"}:
-            continue
-        text = cst.Module([]).code_for_node(node)
-        if "dtype" not in text and not any(f".{name})" in text for name in ("float", "half", "long", "bfloat16")):
-            return True
-    return not given
+        if node.func.attr.value in {"to", "cuda", "cpu", "numpy", "type_as"} and not _is_cast(node):
+            if given & set(_computed_from(node.func.value)):
+                return True
+    return False
+
+
+def _assigned(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, cst.CSTNode | None]:
+    """What is assigned by a statement or a loop, and to what."""
+    if isinstance(node, cst.Assign):
+        return node.value, node.targets[0]
+    if isinstance(node, cst.AnnAssign):
+        return node.value, node.target
+    if isinstance(node, cst.For | cst.CompFor):
+        return node.iter, node.target
+    return None, None
+
+
+def _computed_from(node: cst.CSTNode) -> Iterator[str]:
+    """The names that an expression computes with, those of which only the size, device or type is read left out."""
+    if isinstance(node, cst.Name):
+        yield node.value
+    elif isinstance(node, cst.Attribute):
+        if node.attr.value not in {"shape", "size", "device", "dtype", "dim", "ndim"}:
+            yield from _computed_from(node.value)
+    elif isinstance(node, cst.Call) and dotted(node.func) != "len":
+        yield from _computed_from(node.func)
+        for argument in node.args:
+            yield from _computed_from(argument.value)
+    elif not isinstance(node, cst.Call):
+        for child in node.children:
+            yield from _computed_from(child)
+
+
+def _is_cast(node: cst.Call) -> bool:
+    """Whether `.to(…)` is given a type only."""
+    given = [argument.value for argument in node.args]
+    return bool(given) and all((dotted(value) or "").rpartition(".")[2] in _TYPES for value in given)
 
 
 def _is_given_device(cls: ClassModel, arguments: Arguments, node: cst.Call) -> bool:
     """Whether a module is built with a device among its arguments."""
-    if any(
-        isinstance(option, Device) or (isinstance(option, Name) and _literal(option) in {"cuda", "mps", "xpu"})
-        for value in arguments.values()
-        for option in options_of(value)
-    ):
-        return True
     named = {argument.keyword.value for argument in node.args if argument.keyword is not None}
     found = cls.find_method("__init__")
-    if found is not None:
-        parameters = [parameter.name.value for parameter in found[1].params.params][1:]
-        named |= set(parameters[: len(arguments.positional)])
-    return any(word in name for name in named for word in _DEVICE_WORDS)
+    if found is None:
+        return any(word in name for name in named for word in _DEVICE_WORDS)
+    parameters = [parameter.name.value for parameter in found[1].params.params][1:]
+    named |= set(parameters[: len(arguments.positional)])
+    suspects = {name for name in named if any(word in name for word in _DEVICE_WORDS)}
+    given = [*zip(parameters, arguments.positional, strict=False), *arguments.keywords.items()]
+    suspects |= {name for name, value in given if any(map(_is_device, options_of(value)))}
+    return bool(suspects) and any(
+        argument.keyword is not None and argument.keyword.value == "device" or suspects & set(names_in(argument.value))
+        for call in walk(found[1].body)
+        if isinstance(call, cst.Call)
+        for argument in call.args
+    )
 
 
-def _feeds(method: cst.FunctionDef, layers: set[str]) -> bool:
-    """Whether a method hands its arguments to the module itself, or to one of its layers."""
+def _feeds(cls: ClassModel, method: cst.FunctionDef, layers: set[str], depth: int = 0) -> bool:
+    """Whether a method hands what it is given to the module itself, to one of its layers, or to a method that does."""
     given = {parameter.name.value for parameter in method.params.params[1:]}
     for node in walk(method.body):
-        if not isinstance(node, cst.Call):
+        name = dotted(node.func) if isinstance(node, cst.Call) else None
+        if not isinstance(node, cst.Call) or name is None or name.partition(".")[0] != "self":
             continue
-        name = dotted(node.func) or ""
-        if (name == "self" or name.removeprefix("self.") in layers) and any(
-            isinstance(argument.value, cst.Name) and argument.value.value in given for argument in node.args
-        ):
+        if not any(given & set(_computed_from(argument.value)) for argument in node.args):
+            continue
+        called = name.partition(".")[2]
+        if not called or called in layers or called == "forward":
+            return True
+        found = cls.find_method(called)
+        if found is not None and depth < 3 and _feeds(cls, found[1], layers, depth + 1):
             return True
     return False
+
+
+def _has_layers(value: Value) -> bool:
+    """Whether a value is a module with parameters or buffers, its own or its parts'."""
+    state = value.whole_state() if isinstance(value, ModuleInstance) else None
+    return state is not None and (state.parameters or state.buffers)
+
+
+def with_unknown_device(values: list[Value]) -> list[Value]:
+    """The values of which one is chosen: where all that is known are devices, what is unknown is one too."""
+    known = [option for value in values for option in options_of(value) if option is not UNKNOWN]
+    devices = bool(known) and all(map(_is_device, known))
+    return [Device() if devices and value is UNKNOWN else value for value in values]
+
+
+def _is_device(value: Value) -> bool:
+    return isinstance(value, Device) or (isinstance(value, Name) and _literal(value) in _KINDS)

@@ -85,16 +85,17 @@ Conditions: TypeAlias = frozenset[frozenset[tuple[str, bool]]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Put:
-    """The move of a value to a device, by the call at `place` in `function` (None: at file level) of class `owner`.
-    `conditions` hold where the value is then not on the CPU; `known` says that nothing else decides it. `guards` are
-    the `if` statements around it in `function`, with the outcome of each."""
+    """The move of a value to a device, by the call at `place` in `function` (None: at file level). `conditions`
+    hold where the value is then not on the CPU; `known` says that nothing else decides it. `guards` are
+    the `if` statements around it in `function`, with the outcome of each. `test` is that of `torch.cuda.FloatTensor if
+    test else torch.FloatTensor`, which has chosen the device."""
 
     place: Place
     function: cst.FunctionDef | cst.Lambda | None
-    owner: ClassModel | None
     conditions: Conditions = frozenset()
     known: bool = True
     guards: tuple[tuple[cst.If, bool], ...] = ()
+    test: cst.BaseExpression | None = None
 
 
 class Source(enum.IntEnum):
