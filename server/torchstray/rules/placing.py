@@ -172,7 +172,9 @@ def lines_of(model: FileModel, function: FunctionNode, within: Place) -> _Lines:
     """The statements of a function's body, or of the file; `within` is a place in it."""
     if function is None:
         return [Place(statement, line) for statement in model.document.statements for line in statement.tree.body]
-    return [Place(within.statement, line) for line in function.body.body] if isinstance(function, cst.FunctionDef) else []
+    return (
+        [Place(within.statement, line) for line in function.body.body] if isinstance(function, cst.FunctionDef) else []
+    )
 
 
 def path_to(lines: _Lines, node: cst.CSTNode) -> list[_Step]:
@@ -278,9 +280,7 @@ def _use_in(unmoved: Unmoved, function: FunctionNode) -> Place | None:
     return unmoved.call if unmoved.function is function else None
 
 
-def _statement(
-    model: FileModel, name: str, target: Target, put: Put, function: FunctionNode, line: Place
-) -> list[str]:
+def _statement(model: FileModel, name: str, target: Target, put: Put, function: FunctionNode, line: Place) -> list[str]:
     """The lines that move `name`, under the same tests as its data where without them there would be no device."""
     move = target.move(name)
     if target.method == "to" and not all(isinstance(node, cst.SimpleString) for node in target.nodes):

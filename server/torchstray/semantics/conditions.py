@@ -131,7 +131,9 @@ def contradictory(conditions: Conditions) -> bool:
     """Whether not all of these clauses can hold."""
     units: set[tuple[str, bool]] = set()
     while True:
-        left = [frozenset((test, said) for test, said in clause if (test, not said) not in units) for clause in conditions]
+        left = [
+            frozenset((test, said) for test, said in clause if (test, not said) not in units) for clause in conditions
+        ]
         if any(not clause for clause in left):
             return True
         found = {literal for clause in left if len(clause) == 1 for literal in clause}

@@ -26,7 +26,6 @@ from torchstray.semantics.values import (
     options_of,
 )
 
-
 FunctionNode: TypeAlias = cst.FunctionDef | cst.Lambda | None
 """The function that something stands in; None at file level."""
 

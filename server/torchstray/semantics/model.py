@@ -281,14 +281,18 @@ class FileModel:
                 continue
             instance = Instance(cls)
             before = start
+            runs: list[Placement] = []
             placed = cls.is_plain and cls not in extended and "forward" not in cls.methods
             for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
                 interpreter = Interpreter(self, None, Phase.SCRIPT, before)
                 static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
                 function_value = FunctionValue(method, cls.statement, cls, None if static else instance)
                 self._run_whole(interpreter, function_value, placed)
+                runs.append(interpreter.placement)
                 if name == "__init__":
                     before = interpreter.placement
+            for run in runs:
+                run.used_elsewhere({place for other in runs for place in other.used})
 
     def _run_whole(self, interpreter: Interpreter, function: FunctionValue, placed: bool = True) -> None:
         """Run a function or method as someone would who knows nothing of its arguments. With `placed`, it is known

@@ -16,12 +16,19 @@ from torchstray.semantics.conditions import (
     ALWAYS,
     Reader,
     contradictory,
-    negated,
     on_cuda,
     speaks_of_devices,
 )
 from torchstray.semantics.facts import Attached, Binding, FunctionNode, Late, Left, Unmoved
-from torchstray.semantics.evaluate import names_in
+from torchstray.semantics.movers import (
+    device_kind,
+    feeds,
+    is_device,
+    is_given_device,
+    mentions,
+    moves_itself,
+    takes_care,
+)
 from torchstray.semantics.names import dotted, walk
 from torchstray.semantics.values import (
     UNKNOWN,
@@ -38,7 +45,6 @@ from torchstray.semantics.values import (
     Method,
     ModuleInstance,
     Moved,
-    Name,
     Optimizer,
     Parameter,
     Part,
@@ -67,7 +73,13 @@ _ADDING = frozenset({"add_module", "register_module", "append", "insert", "exten
 _KEEPING = frozenset({"as_tensor", "asarray"})  # factories whose result stays where the data is
 _DATA = (Tensor, Input, Moved, Placed)
 # What of torch moves, or may move, the modules it is given.
-_TORCH_MOVERS = ("torch.nn.parallel.", "torch.nn.DataParallel", "torch.distributed.", "torch.jit.trace", "torch.export.")
+_TORCH_MOVERS = (
+    "torch.nn.parallel.",
+    "torch.nn.DataParallel",
+    "torch.distributed.",
+    "torch.jit.trace",
+    "torch.export.",
+)
 _HARMLESS_PACKAGES = (sys.stdlib_module_names | {"numpy", "tqdm"}) - {
     "asyncio",
     "concurrent",
@@ -77,9 +89,6 @@ _HARMLESS_PACKAGES = (sys.stdlib_module_names | {"numpy", "tqdm"}) - {
 }
 _DEVICES = frozenset({"torch.accelerator.current_accelerator", "torch.get_default_device"})
 _HARMLESS = frozenset({"wandb.watch"})
-_TYPES = frozenset({"dtype", "float", "float16", "float32", "float64", "half", "double", "bfloat16", "long", "int64"})
-_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "npu", "hpu", "mtia"})
-_DEVICE_WORDS = ("device", "gpu", "cuda", "rank")
 
 
 class Side(enum.Enum):
@@ -143,6 +152,7 @@ class Placement:
         self.moved_classes: set[ClassModel] = set()
         self.found: list[Unmoved] = []
         self.late: list[Late] = []
+        self.used: set[Place] = set()
         self.choices = 1
         self._branches: list[_Branch] = []
         self._contexts: list[Side] = []
@@ -185,7 +195,7 @@ class Placement:
     def _side_within(self, node: cst.BaseExpression, value: Value) -> Side:
         """Where modules are that are built within `with node:`."""
         if all(isinstance(option, Device) for option in options_of(value)):
-            return Side.HERE if all(_literal(option) == "cpu" for option in options_of(value)) else Side.MOVED
+            return Side.HERE if all(device_kind(option) == "cpu" for option in options_of(value)) else Side.MOVED
         name = self._reader.text(node.func if isinstance(node, cst.Call) else node)
         harmless = name.startswith("torch.") or name.partition(".")[0] in _HARMLESS_PACKAGES or name == "open"
         return Side.HERE if harmless else Side.UNKNOWN
@@ -324,7 +334,7 @@ class Placement:
                 return None
             if any(isinstance(option, Method | ModuleInstance) for option in options):
                 return None
-            literals = [_literal(option) for option in options]
+            literals = [device_kind(option) for option in options]
             if all(literal == "cpu" for literal in literals):
                 return None
             if None in literals or "cpu" in literals:
@@ -342,9 +352,7 @@ class Placement:
             for branch in self._branches
             if isinstance(branch.node, cst.If) and branch.function is self.function
         )
-        return Put(
-            self.interpreter.place(node), self.function, self.conditions | conditions, known, guards, test
-        )
+        return Put(self.interpreter.place(node), self.function, self.conditions | conditions, known, guards, test)
 
     def _put_by_type(self, kind: cst.BaseExpression, node: cst.Call) -> Put | None:
         """The move that the call `node` makes with a type of tensors such as `torch.cuda.FloatTensor`."""
@@ -398,7 +406,7 @@ class Placement:
             return
         self.visited.add(node)
         put = self.put_in(arguments.values()) or self._starred(node)
-        if put is None or (module.cls is not None and _takes_care(module.cls, function)):
+        if put is None or (module.cls is not None and takes_care(module.cls, function)):
             return
         if any(where.side is Side.UNKNOWN for where in self.states.get(module.identity, ())):
             return
@@ -428,7 +436,7 @@ class Placement:
         }
         if found is None:
             return module if name in layers else None
-        return module if name == "forward" or _feeds(module.cls, found[1], layers) else None
+        return module if name == "forward" or feeds(module.cls, found[1], layers) else None
 
     def _starred(self, node: cst.Call) -> Put | None:
         return self.put_in(
@@ -566,16 +574,20 @@ class Placement:
             return value
         if isinstance(of, (*_DATA, Batch)):
             if self.interpreter.moves(name, arguments):
-                return self.with_put(value, self._moving(of.put if not isinstance(of, Batch) else None, name, arguments, node))
+                return self.with_put(
+                    value, self._moving(of.put if not isinstance(of, Batch) else None, name, arguments, node)
+                )
             if name == "type" and len(node.args) == 1:
                 return self.with_put(value, self._put_by_type(node.args[0].value, node))
             if torch_api.method(name) is None or name in _LEAVING:
                 self.escape(arguments.values())
                 return value
             given = [of, *arguments.values()]
-            put = self._put(node, _argument(node, "device"), device) if (
-                device := arguments.keywords.get("device")
-            ) else self.put_in(given)
+            put = (
+                self._put(node, _argument(node, "device"), device)
+                if (device := arguments.keywords.get("device"))
+                else self.put_in(given)
+            )
             return self.with_put(value, put)
         if isinstance(of, Container | SelfValue | SuperValue | ClassValue):
             return value
@@ -594,7 +606,7 @@ class Placement:
                 self.attach(of, argument, node, node, node.args[-1].value if node.args else None)
         elif name == "apply":
             function = arguments.get(0, "fn")
-            if isinstance(function, FunctionValue) and _mentions(function.node.body, {"to", "cuda"}):
+            if isinstance(function, FunctionValue) and mentions(function.node.body, {"to", "cuda"}):
                 self.escape([of])
         elif torch_api.module_method(name) is None or name == "forward":
             self.escape(arguments.values())
@@ -649,7 +661,7 @@ class Placement:
             self.states[module.identity] = _NOBODY_KNOWS
             return
         device = arguments.keywords.get("device")
-        if device is not None and any(_literal(option) != "cpu" for option in options_of(device)):
+        if device is not None and any(device_kind(option) != "cpu" for option in options_of(device)):
             self.states[module.identity] = (Where(Side.MOVED, by=self.interpreter.place(node)),)
         named = dict(zip(cls.arguments, arguments.positional, strict=False)) | arguments.keywords
         handed = [named[keyword] for keyword in cls.tensor_arguments if keyword in named]
@@ -664,7 +676,7 @@ class Placement:
             if not cls.is_plain:
                 self.escape(arguments.values())
             return
-        if _moves_itself(cls) or _is_given_device(cls, arguments, node):
+        if moves_itself(cls) or is_given_device(cls, arguments, node):
             self.escape([value])
             self.touched.discard(value.identity)
 
@@ -686,11 +698,15 @@ class Placement:
     def built(self, module: ModuleInstance) -> None:
         """Note that a module is made here."""
         side = next((side for side in reversed(self._contexts) if side is not Side.HERE), Side.HERE)
-        self.states[module.identity] = (Where(side, self.conditions, self.interpreter.place(module.place.node) if module.place else None),)
+        self.states[module.identity] = (
+            Where(side, self.conditions, self.interpreter.place(module.place.node) if module.place else None),
+        )
 
     def _move(self, module: ModuleInstance, name: str, arguments: Arguments, node: cst.Call) -> None:
         device = arguments.get(0, "device") if name in {"to", "to_empty"} else None
-        home = all(_literal(option) == "cpu" for option in options_of(device)) if device is not None else name == "cpu"
+        home = (
+            all(device_kind(option) == "cpu" for option in options_of(device)) if device is not None else name == "cpu"
+        )
         where = Where(Side.UNKNOWN if home else Side.MOVED, by=self.interpreter.place(node))
         for member in _tree(module):
             self._now(member, where)
@@ -779,6 +795,7 @@ class Placement:
         return optimizer
 
     def _confirm(self, optimizer: Optimizer, certain: bool) -> None:
+        self.used.add(optimizer.place)
         for late in self.waiting:
             if late.optimizer is optimizer.place:
                 self.late.append(replace(late, certain=certain))
@@ -789,6 +806,11 @@ class Placement:
         for held in contents(value):
             if isinstance(held, Optimizer):
                 self._confirm(held, certain=False)
+
+    def used_elsewhere(self, places: set[Place]) -> None:
+        """Note which optimizers the other methods of a class use, before or after this one has run."""
+        self.late += [late for late in self.waiting if late.optimizer in places]
+        self.waiting = []
 
     def forget(self) -> None:
         """Say nothing of this run: its object may be a module, which moves all that it holds."""
@@ -880,7 +902,9 @@ def _union(parts: Sequence[tuple[tuple[Where, ...], Conditions | None]]) -> tupl
         return first
     if any(conditions is None for _, conditions in parts):
         sides = {where.side for states, _ in parts for where in states}
-        return next((states for states, _ in parts if states[0].side is not Side.HERE), first) if len(sides) > 1 else first
+        return (
+            next((states for states, _ in parts if states[0].side is not Side.HERE), first) if len(sides) > 1 else first
+        )
     states = tuple(
         replace(where, conditions=where.conditions | (conditions or ALWAYS))
         for ends, conditions in parts
@@ -928,19 +952,6 @@ def _has_tensors(value: Value, interpreter: Interpreter | None = None) -> bool:
     )
 
 
-def _literal(value: Value) -> str | None:
-    """The kind of device that a literal names: `cpu`, `cuda` or another; None where it is no literal."""
-    if isinstance(value, Scalar):
-        if value.literal is None:
-            return "cpu"
-        return "cuda" if isinstance(value.literal, int) and not isinstance(value.literal, bool) else None
-    text = value.text if isinstance(value, Name) else value.literal if isinstance(value, Device) else None
-    if text is None or not text[:1].isalpha():
-        return None
-    kind = text.partition(":")[0].partition("{")[0]
-    return "cpu" if kind == "meta" else kind
-
-
 def _argument(node: cst.Call, *keywords: str) -> cst.BaseExpression | None:
     """The argument of a call that is given by one of these keywords, or else the first one, for methods that take a
     device first."""
@@ -960,123 +971,6 @@ def _is_on_cpu(data: Value) -> bool:
     return bool(tensors) and not any(_is_elsewhere(tensor) for tensor in tensors)
 
 
-def _mentions(node: cst.CSTNode, attributes: set[str]) -> bool:
-    return any(isinstance(found, cst.Attribute) and found.attr.value in attributes for found in walk(node))
-
-
-def _moves_itself(cls: ClassModel) -> bool:
-    """Whether a module class moves itself, or parts of it, or what it is given, or takes moving into its own hands."""
-    for own in cls.own_classes:
-        if own.methods.keys() & {"to", "cuda", "_apply", "__call__"}:
-            return True
-        for name, method in own.methods.items():
-            for found in walk(method.body):
-                if not isinstance(found, cst.Call) or not isinstance(found.func, cst.Attribute):
-                    continue
-                if found.func.attr.value not in {"to", "cuda", "to_empty"}:
-                    continue
-                root = (dotted(found.func.value) or "").partition(".")[0]
-                if root == "self" or name == "__init__":
-                    return True
-    return False
-
-
-def _takes_care(cls: ClassModel, called: Value) -> bool:
-    """Whether the method that a call of a module runs, or of a part of it, moves its inputs itself, or cannot be
-    seen."""
-    found = cls.find_method(called.name if isinstance(called, Method) else "forward")
-    if found is None:
-        return not isinstance(called, Method | Part)
-    method = found[1]
-    given = {parameter.name.value for parameter in (*method.params.params[1:], *method.params.kwonly_params)}
-    for star in (method.params.star_arg, method.params.star_kwarg):
-        if isinstance(star, cst.Param):
-            given.add(star.name.value)
-    nodes = list(walk(method.body))
-    for _ in range(3):  # what is computed from an input is one as well
-        for node in nodes:
-            source, target = _assigned(node)
-            if source is not None and target is not None and given & set(_computed_from(source)):
-                given |= set(names_in(target))
-    for node in nodes:
-        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-            continue
-        if node.func.attr.value in {"to", "cuda", "cpu", "numpy", "type_as"} and not _is_cast(node):
-            if given & set(_computed_from(node.func.value)):
-                return True
-    return False
-
-
-def _assigned(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, cst.CSTNode | None]:
-    """What is assigned by a statement or a loop, and to what."""
-    if isinstance(node, cst.Assign):
-        return node.value, node.targets[0]
-    if isinstance(node, cst.AnnAssign):
-        return node.value, node.target
-    if isinstance(node, cst.For | cst.CompFor):
-        return node.iter, node.target
-    return None, None
-
-
-def _computed_from(node: cst.CSTNode) -> Iterator[str]:
-    """The names that an expression computes with, those of which only the size, device or type is read left out."""
-    if isinstance(node, cst.Name):
-        yield node.value
-    elif isinstance(node, cst.Attribute):
-        if node.attr.value not in {"shape", "size", "device", "dtype", "dim", "ndim"}:
-            yield from _computed_from(node.value)
-    elif isinstance(node, cst.Call) and dotted(node.func) != "len":
-        yield from _computed_from(node.func)
-        for argument in node.args:
-            yield from _computed_from(argument.value)
-    elif not isinstance(node, cst.Call):
-        for child in node.children:
-            yield from _computed_from(child)
-
-
-def _is_cast(node: cst.Call) -> bool:
-    """Whether `.to(…)` is given a type only."""
-    given = [argument.value for argument in node.args]
-    return bool(given) and all((dotted(value) or "").rpartition(".")[2] in _TYPES for value in given)
-
-
-def _is_given_device(cls: ClassModel, arguments: Arguments, node: cst.Call) -> bool:
-    """Whether a module is built with a device among its arguments."""
-    named = {argument.keyword.value for argument in node.args if argument.keyword is not None}
-    found = cls.find_method("__init__")
-    if found is None:
-        return any(word in name for name in named for word in _DEVICE_WORDS)
-    parameters = [parameter.name.value for parameter in found[1].params.params][1:]
-    named |= set(parameters[: len(arguments.positional)])
-    suspects = {name for name in named if any(word in name for word in _DEVICE_WORDS)}
-    given = [*zip(parameters, arguments.positional, strict=False), *arguments.keywords.items()]
-    suspects |= {name for name, value in given if any(map(_is_device, options_of(value)))}
-    return bool(suspects) and any(
-        argument.keyword is not None and argument.keyword.value == "device" or suspects & set(names_in(argument.value))
-        for call in walk(found[1].body)
-        if isinstance(call, cst.Call)
-        for argument in call.args
-    )
-
-
-def _feeds(cls: ClassModel, method: cst.FunctionDef, layers: set[str], depth: int = 0) -> bool:
-    """Whether a method hands what it is given to the module itself, to one of its layers, or to a method that does."""
-    given = {parameter.name.value for parameter in method.params.params[1:]}
-    for node in walk(method.body):
-        name = dotted(node.func) if isinstance(node, cst.Call) else None
-        if not isinstance(node, cst.Call) or name is None or name.partition(".")[0] != "self":
-            continue
-        if not any(given & set(_computed_from(argument.value)) for argument in node.args):
-            continue
-        called = name.partition(".")[2]
-        if not called or called in layers or called == "forward":
-            return True
-        found = cls.find_method(called)
-        if found is not None and depth < 3 and _feeds(cls, found[1], layers, depth + 1):
-            return True
-    return False
-
-
 def _has_layers(value: Value) -> bool:
     """Whether a value is a module with parameters or buffers, its own or its parts'."""
     state = value.whole_state() if isinstance(value, ModuleInstance) else None
@@ -1086,9 +980,5 @@ def _has_layers(value: Value) -> bool:
 def with_unknown_device(values: list[Value]) -> list[Value]:
     """The values of which one is chosen: where all that is known are devices, what is unknown is one too."""
     known = [option for value in values for option in options_of(value) if option is not UNKNOWN]
-    devices = bool(known) and all(map(_is_device, known))
+    devices = bool(known) and all(map(is_device, known))
     return [Device() if devices and value is UNKNOWN else value for value in values]
-
-
-def _is_device(value: Value) -> bool:
-    return isinstance(value, Device) or (isinstance(value, Name) and _literal(value) in _KINDS)
