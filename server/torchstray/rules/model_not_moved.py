@@ -720,8 +720,8 @@ net(torch.rand(8, 4).to("cuda" if torch.cuda.is_available() else "cpu"))
         return Finding(
             rule=self.name,
             severity=Severity.ERROR if unmoved.certain else Severity.WARNING,
-            message=f"{name} comes after `{move}` (line {row_of(model, attached.moved)}), so the new layer stays on the "
-            f"CPU and line {call} fails on a GPU; move it as well.",
+            message=f"{name} comes after `{move}` (line {row_of(model, attached.moved)}), so the new layer stays on "
+            f"the CPU and line {call} fails on a GPU; move it as well.",
             span=attached.target.span,
             related=(
                 Related(attached.moved.span, "the module is moved here"),

@@ -48,8 +48,8 @@ class OptimizerMissesParameters(Rule):
     ```
 
     The optimizer is built afterwards; where something in between needs it, such as a scheduler, the layer is put there
-    before. This is not safe, as the layer starts to train. There is no repair where the two stand in different blocks or
-    functions: build the optimizer again, or hand the new parameters to `optimizer.add_param_group`.
+    before. This is not safe, as the layer starts to train. There is no repair where the two stand in different blocks
+    or functions: build the optimizer again, or hand the new parameters to `optimizer.add_param_group`.
 
     ## When to ignore it
 

@@ -162,7 +162,7 @@ def _targets(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """What a statement assigns to."""
     if isinstance(node, cst.Assign):
         yield from (target.target for target in node.targets)
-    elif isinstance(node, cst.AnnAssign | cst.AugAssign | cst.For | cst.NamedExpr):
+    elif isinstance(node, cst.AnnAssign | cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr):
         yield node.target
     elif isinstance(node, cst.AsName) and isinstance(node.name, cst.BaseExpression):
         yield node.name
@@ -354,10 +354,12 @@ def _same_step(steps: list[_Step], block: _Lines, number: int) -> bool:
 def _at_constructor(model: FileModel, target: Target, unmoved: Unmoved) -> tuple[Edit, ...] | None:
     """Moves the module where it is made."""
     place = unmoved.culprit.place
-    if place is None or unmoved.function is None or not holds(unmoved.function, place.node):
+    if place is None or not isinstance(place.node, cst.Call):
         return None
     lines = lines_of(model, unmoved.function, place)
     path = path_to(lines, place.node)
+    if not path or isinstance(path[-1][0][path[-1][1]].node, cst.FunctionDef | cst.ClassDef):
+        return None
     for bound in _assignments(lines, target.names | target.paths):
         meeting = _meeting(path, path_to(lines, bound.node))
         if meeting is None or meeting[2] >= meeting[1]:

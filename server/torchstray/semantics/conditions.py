@@ -17,7 +17,7 @@ from torchstray.semantics.values import Conditions
 ALWAYS: Conditions = frozenset()
 CUDA = "torch.cuda.is_available()"
 _COUNT = "torch.cuda.device_count()"
-_DEEPEST = 6
+_DEEPEST = 16
 _MOST_CLAUSES = 32
 _DEVICES = re.compile(r"cuda|gpu|device|mps|xpu|npu|accelerator|cpu", re.IGNORECASE)
 _MANY = re.compile(r"count|multi|parallel|distribut|world|n_?gpus?\b|num_?gpus?", re.IGNORECASE)

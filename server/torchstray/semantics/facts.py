@@ -193,10 +193,10 @@ class Attached:
 @dataclass(frozen=True, eq=False)
 class Unmoved:
     """The call, at `call`, of a module with data that `put` has moved, while the module, or `culprit` in it, has not
-    moved. `name` is what the module is called there. `certain` says that no branch decides it; `elsewhere` is the call that moves it in another branch, `later`
-    those that do so afterwards. `attached` says that `culprit` came too late for a move of the whole. `bindings` are
-    the names that the module got, the first one first; `stack` the calls that led to `function`, each with the function
-    it stands in."""
+    moved. `name` is what the module is called there. `certain` says that no branch decides it; `elsewhere` is the call
+    that moves it in another branch, `later` those that do so afterwards. `attached` says that `culprit` came too late
+    for a move of the whole. `bindings` are the names that the module got, the first one first; `stack` the calls that
+    led to `function`, each with the function it stands in."""
 
     call: Place
     function: FunctionNode
@@ -245,8 +245,8 @@ class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
-    itself. `called` are the attributes that are called although nobody knows what they are, `left` and `late` what comes
-    after the constructor has moved the module, or built an optimizer."""
+    itself. `called` are the attributes that are called although nobody knows what they are, `left` and `late` what the
+    constructor adds after it has moved the module, or built an optimizer."""
 
     cls: ClassModel
     instance: ModuleInstance

@@ -490,10 +490,11 @@ class Interpreter(Caller):
         self._moved_loop_variables(node)
 
     def _loop(self, body: cst.BaseSuite, orelse: cst.Else | None) -> None:
-        before = self._take()
+        before, used = self._take(), len(self.placement.used)
         self.frame.loops += 1
         self.run_suite(body)
         self.frame.loops -= 1
+        self.placement.repeated(used)
         self.frame.done = False
         after = self._take()
         self._join([_Paths(before.names, after.live, after.initialised, False, after.places), after])

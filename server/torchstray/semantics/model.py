@@ -24,12 +24,14 @@ from torchstray.semantics.values import (
     FunctionValue,
     Instance,
     ModuleInstance,
+    Optimizer,
     Parameter,
     Place,
     SelfValue,
     Tensor,
     Value,
     contents,
+    options_of,
 )
 from torchstray.syntax.document import Document, Statement
 
@@ -282,6 +284,7 @@ class FileModel:
             instance = Instance(cls)
             before = start
             runs: list[Placement] = []
+            built: dict[str, Value] = {}
             placed = cls.is_plain and cls not in extended and "forward" not in cls.methods
             for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
                 interpreter = Interpreter(self, None, Phase.SCRIPT, before)
@@ -291,6 +294,13 @@ class FileModel:
                 runs.append(interpreter.placement)
                 if name == "__init__":
                     before = interpreter.placement
+                    built = {
+                        name: value
+                        for name, value in instance.attributes.items()
+                        if any(isinstance(option, ModuleInstance | Optimizer) for option in options_of(value))
+                    }
+                else:
+                    instance.attributes.update(built)
             for run in runs:
                 run.used_elsewhere({place for other in runs for place in other.used})
 

@@ -74,9 +74,9 @@ def takes_care(cls: ClassModel, called: Value) -> bool:
     for node in nodes:
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             continue
-        if node.func.attr.value in {"to", "cuda", "cpu", "numpy", "type_as"} and not _is_cast(node):
-            if given & set(_computed_from(node.func.value)):
-                return True
+        moves = node.func.attr.value in {"to", "cuda", "cpu", "numpy", "type_as"} and not _is_cast(node)
+        if moves and given & set(_computed_from(node.func.value)):
+            return True
     return False
 
 

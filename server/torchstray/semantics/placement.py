@@ -152,7 +152,7 @@ class Placement:
         self.moved_classes: set[ClassModel] = set()
         self.found: list[Unmoved] = []
         self.late: list[Late] = []
-        self.used: set[Place] = set()
+        self.used: list[Place] = []
         self.choices = 1
         self._branches: list[_Branch] = []
         self._contexts: list[Side] = []
@@ -562,10 +562,12 @@ class Placement:
         if isinstance(of, ModuleInstance):
             return self._module_method(of, name, arguments, node, value)
         if isinstance(of, Method | Part):
-            root = root_of(of)
-            if root is not None and self.interpreter.moves_module(name, arguments):
+            root, known = root_of(of), torch_api.module_method(name)
+            if root is None or known is None:
+                return value
+            if self.interpreter.moves_module(name, arguments):
                 self.escape([root])
-            return value
+            return Part(root) if known.returns_self else value
         if isinstance(of, Optimizer):
             if name == "step":
                 self._confirm(of, certain=True)
@@ -627,6 +629,11 @@ class Placement:
             made = ModuleInstance(name.rpartition(".")[2], state, self.interpreter.place(node))
             self.built(made)
             return made
+        if name == "builtins.setattr" and len(arguments.positional) == 3:
+            root = root_of(arguments.positional[0])
+            if root is not None:
+                self.attach(root, arguments.positional[2], node, node, node.args[2].value)
+            return value
         if name in _DEVICES:
             return Device()
         if name.startswith("torch.cuda.") and name.endswith("Tensor"):
@@ -666,9 +673,9 @@ class Placement:
         named = dict(zip(cls.arguments, arguments.positional, strict=False)) | arguments.keywords
         handed = [named[keyword] for keyword in cls.tensor_arguments if keyword in named]
         tensors = [option for value in handed for option in options_of(value) if isinstance(option, Tensor)]
-        if tensors and not (module.state is not None and module.state.parameters):
-            if all(_is_elsewhere(tensor) or tensor.zero_dim is not False for tensor in tensors):
-                self.states[module.identity] = _NOBODY_KNOWS
+        placed = all(_is_elsewhere(tensor) or tensor.zero_dim is not False for tensor in tensors)
+        if tensors and placed and not (module.state is not None and module.state.parameters):
+            self.states[module.identity] = _NOBODY_KNOWS
 
     def _constructed(self, cls: ClassModel, arguments: Arguments, node: cst.Call, value: Value) -> None:
         """A class of this file has been called."""
@@ -795,11 +802,18 @@ class Placement:
         return optimizer
 
     def _confirm(self, optimizer: Optimizer, certain: bool) -> None:
-        self.used.add(optimizer.place)
+        self.used.append(optimizer.place)
         for late in self.waiting:
             if late.optimizer is optimizer.place:
                 self.late.append(replace(late, certain=certain))
         self.waiting = [late for late in self.waiting if late.optimizer is not optimizer.place]
+
+    def repeated(self, start: int) -> None:
+        """Note that what has run since `used` had `start` members runs again: optimizers that were used in it will be
+        used after all that it has added."""
+        again = set(self.used[start:])
+        self.late += [late for late in self.waiting if late.optimizer in again]
+        self.waiting = [late for late in self.waiting if late.optimizer not in again]
 
     def returned(self, value: Value) -> None:
         """Note what the function that was run as a whole returns."""

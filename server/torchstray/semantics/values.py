@@ -158,8 +158,8 @@ class Parameter(Value):
 class ModuleInstance(Value):
     """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
-    registered road. `cls` is its class in this file, `name` the words a user knows the class by. `identity` is one for all values that
-    stand for the same object."""
+    registered road. `cls` is its class in this file, `name` the words a user knows the class by. `identity` is one for
+    all values that stand for the same object."""
 
     name: str
     state: State | None
