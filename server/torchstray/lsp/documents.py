@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from torchstray.config import Configuration
 from torchstray.lsp import uris
 from torchstray.lsp.settings import Settings
 from torchstray.lsp.texts import Snapshot

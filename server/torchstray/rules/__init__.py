@@ -23,6 +23,8 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.computed_parameter import ComputedParameter
     from torchstray.rules.discarded_move import DiscardedMove
     from torchstray.rules.layer_in_forward import LayerInForward
+    from torchstray.rules.model_not_moved import ModelNotMoved
+    from torchstray.rules.optimizer_misses_parameters import OptimizerMissesParameters
     from torchstray.rules.unregistered_module import UnregisteredModule
     from torchstray.rules.unregistered_parameter import UnregisteredParameter
     from torchstray.rules.unregistered_tensor import UnregisteredTensor
@@ -36,6 +38,8 @@ def all_rules() -> tuple[Rule, ...]:
         UnregisteredParameter(),
         UnregisteredTensor(),
         DiscardedMove(),
+        ModelNotMoved(),
+        OptimizerMissesParameters(),
     )
 
 

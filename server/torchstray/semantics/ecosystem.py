@@ -6,6 +6,7 @@ from torchstray.semantics.torch_api import State
 
 _LIGHTNING = frozenset({"lightning", "pytorch_lightning"})
 _NO_STATE = State(parameters=False, buffers=False, mode=False)
+_VISION_LOOKUPS = frozenset({"get_model_weights", "get_model_builder", "get_weight", "list_models"})
 _METRIC_STATE = State(parameters=False, buffers=True, mode=False)
 
 
@@ -32,3 +33,13 @@ def module_state(name: str) -> State | None:
     if package == "torchmetrics" and last[:1].isupper() and "functional" not in rest:
         return _METRIC_STATE
     return None
+
+
+def makes_module(name: str) -> bool:
+    """Whether the function with this full name is known to build a module on the CPU: torchvision's constructors of
+    models are."""
+    package, _, rest = name.partition(".")
+    last = rest.rpartition(".")[2]
+    return (
+        package == "torchvision" and rest.startswith("models.") and last[:1].islower() and last not in _VISION_LOOKUPS
+    )

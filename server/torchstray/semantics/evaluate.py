@@ -188,6 +188,14 @@ class Evaluator(abc.ABC):
     def place(self, node: cst.CSTNode) -> Place:
         """`node` of the present frame's statement; from another file, the call in this one that leads there."""
 
+    def evaluate_branch(self, branch: cst.BaseExpression, node: cst.IfExp, outcome: bool) -> Value:
+        """What `branch` of the conditional expression `node` is worth, taken where its test comes out as `outcome`."""
+        return self.evaluate(branch)
+
+    def choice(self, values: Iterable[Value]) -> Value:
+        """What is one of `values`, by the branch taken."""
+        return one_of(values)
+
     # Helpers
 
     @property
@@ -254,7 +262,7 @@ class Evaluator(abc.ABC):
         if isinstance(of, Tensor | Parameter | Input | Batch):
             if name == "device" or torch_api.attribute(name) == "other":
                 self.note_use(of, Handling.HARMLESS, node)
-                return Device() if name == "device" else ANY_SCALAR
+                return Device(read=True) if name == "device" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
                 derived = self.derived(of, node)
                 return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
@@ -464,8 +472,7 @@ class Evaluator(abc.ABC):
         return one_of(options)
 
     def _boolean(self, node: cst.BooleanOperation) -> Value:
-        left, right = self.evaluate(node.left), self.evaluate(node.right)
-        return one_of([left, right])
+        return self.choice([self.evaluate(node.left), self.evaluate(node.right)])
 
     def _comparison(self, node: cst.Comparison) -> Value:
         values = [self.evaluate(node.left)]
@@ -491,9 +498,9 @@ class Evaluator(abc.ABC):
         for branch, outcome in ((node.body, True), (node.orelse, False)):
             names = self.frame.names
             self.frame.names = {**names, **self.narrowed(node.test, outcome)}
-            results.append(self.evaluate(branch))
+            results.append(self.evaluate_branch(branch, node, outcome))
             self.frame.names = names
-        return one_of(results)
+        return self.choice(results)
 
     def narrowed(self, test: cst.BaseExpression, outcome: bool) -> dict[str, Value]:
         """What names are once a test of their type, or of being None, has come out as `outcome`."""
@@ -717,7 +724,12 @@ class Evaluator(abc.ABC):
     def _call(self, node: cst.Call) -> Value:
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
-        return one_of(self.call(option, arguments, node) for option in options_of(function))
+        options = options_of(function)
+        return one_of(self.call_option(option, arguments, node, len(options)) for option in options)
+
+    def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
+        """What a call gives if `function`, one of so many `options`, is called."""
+        return self.call(function, arguments, node)
 
     def _lambda(self, node: cst.Lambda) -> Value:
         captured = self._captures(node)

@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import libcst as cst
 
@@ -16,6 +17,7 @@ from torchstray.semantics.values import (
     ModuleInstance,
     Parameter,
     Place,
+    Put,
     Tensor,
     Value,
     contents,
@@ -23,6 +25,9 @@ from torchstray.semantics.values import (
     one_of,
     options_of,
 )
+
+FunctionNode: TypeAlias = cst.FunctionDef | cst.Lambda | None
+"""The function that something stands in; None at file level."""
 
 
 class Phase(enum.Enum):
@@ -166,13 +171,85 @@ class NonLeaf:
     optimizer: Place
 
 
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """The name that a module gets, such as `self.model`, by `statement` in `function` (None: at file level)."""
+
+    name: str
+    statement: Place
+    function: FunctionNode
+
+
+@dataclass(frozen=True, eq=False)
+class Attached:
+    """A layer that `statement` puts on a module: `target` is what is assigned to, or the call that adds the layer,
+    `value` the layer's expression. `moved` is the call that has moved the module before."""
+
+    target: Place
+    statement: Place
+    value: cst.BaseExpression | None
+    function: FunctionNode
+    moved: Place | None
+
+
+@dataclass(frozen=True, eq=False)
+class Unmoved:
+    """The call, at `call`, of a module with data that `put` has moved, while the module, or `culprit` in it, has not
+    moved. `name` is what the module is called there. `certain` says that no branch decides it; `elsewhere` is the call
+    that moves it in another branch, `later` those that do so afterwards. `attached` says that `culprit` came too late
+    for a move of the whole. `bindings` are the names that the module got, the first one first; `stack` the calls that
+    led to `function`, each with the function it stands in."""
+
+    call: Place
+    function: FunctionNode
+    module: ModuleInstance
+    culprit: ModuleInstance
+    name: str | None
+    put: Put
+    certain: bool
+    elsewhere: Place | None
+    attached: Attached | None
+    bindings: tuple[Binding, ...]
+    stack: tuple[tuple[Place, FunctionNode], ...]
+    later: list[Place] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Late:
+    """A layer or parameter that `statement` puts on a module after `optimizer` was built with the module's parameters.
+    `target` is what is assigned to, or the call that adds it; `identities` are the modules that are new. `certain` says
+    that the optimizer is provably used afterwards."""
+
+    target: Place
+    statement: Place
+    function: FunctionNode
+    optimizer: Place
+    root: object
+    identities: frozenset[object]
+    certain: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """A layer, parameter or buffer that a module keeps, by `statement`, after it has moved itself by the call at
+    `moved`. `module` is None where it is no module."""
+
+    attribute: str
+    target: Place
+    statement: Place
+    value: cst.BaseExpression | None
+    module: ModuleInstance | None
+    moved: Place
+
+
 @dataclass(eq=False)
 class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
     itself. `building` are the functions that building it runs, `called` the attributes that are called although nobody
-    knows what they are."""
+    knows what they are, `left` and `late` what the constructor adds after it has moved the module, or built an
+    optimizer."""
 
     cls: ClassModel
     instance: ModuleInstance
@@ -194,6 +271,8 @@ class ClassFacts:
     moves_everything: bool = False
     initialised: bool = False
     init_path: tuple[Place, ...] = ()
+    left: list[Left] = field(default_factory=list)
+    late: list[Late] = field(default_factory=list)
 
     def value_of(self, attribute: str) -> Value | None:
         """What reading `self.attribute` gives; None where it is not known to be set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -28,6 +28,7 @@ from torchstray.semantics.facts import (
 )
 from torchstray.semantics.imports import Constant
 from torchstray.semantics.names import blocks, dotted, holds, walk
+from torchstray.semantics.placement import Placement, Snapshot, root_of, with_unknown_device
 from torchstray.semantics.strays import is_stub
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -36,19 +37,25 @@ from torchstray.semantics.values import (
     Arguments,
     Batch,
     ClassValue,
+    Conditions,
     Container,
     FunctionValue,
     Input,
     Instance,
+    Method,
     ModuleInstance,
     Moved,
+    Optimizer,
     Parameter,
+    Part,
     Place,
+    Placed,
     Qualified,
     Scalar,
     SelfValue,
     Shape,
     Source,
+    SuperValue,
     Tensor,
     Value,
     contents,
@@ -87,13 +94,17 @@ class _Paths:
     live: dict[str, tuple[Store, ...]]
     initialised: bool
     done: bool
+    places: Snapshot = field(default_factory=Snapshot)
+    conditions: Conditions | None = None
 
 
 class Interpreter(Caller):
     """Runs functions of one file, and follows them into others. With `facts`, `self` is the module that they belong
     to."""
 
-    def __init__(self, model: FileModel, facts: ClassFacts | None, phase: Phase) -> None:
+    def __init__(
+        self, model: FileModel, facts: ClassFacts | None, phase: Phase, before: Placement | None = None
+    ) -> None:
         super().__init__(model.names, facts, phase)
         self.model = model
         self.globals = model.globals
@@ -105,6 +116,7 @@ class Interpreter(Caller):
         self.non_leaves: list[NonLeaf] = []
         self.assigned: dict[int, tuple[Place, Place, cst.BaseExpression]] = {}
         self.moved_receivers: dict[cst.Call, Value] = {}
+        self.placement = Placement(self, before)
 
     # Running functions
 
@@ -115,6 +127,7 @@ class Interpreter(Caller):
     def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
         running = [frame.function.node for frame in self.frames if frame.function is not None]
         if function.node in running or len(running) >= _MOST_CALLS or self.statements_left <= 0:
+            self.placement.escape(arguments.values())
             if self.facts is not None:
                 self.facts.initialised = True  # for all that is known: what is not followed may do it
             if self.phase is Phase.FORWARD:
@@ -123,6 +136,8 @@ class Interpreter(Caller):
         home = function.other_file
         if home is not None and not self._follows(function, home, arguments):
             return self._not_followed(function, arguments, node)
+        if self.frames:
+            self.placement.passed(function, node)
         if isinstance(function.node, cst.Lambda):
             frame = Frame(function.statement, {}, function, function.owner, home=home)
             self._bind_parameters(frame, function, function.node.params, arguments)
@@ -394,11 +409,7 @@ class Interpreter(Caller):
             self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
             self._loop(node.body, node.orelse)
         elif isinstance(node, cst.With):
-            for item in node.items:
-                value = self.evaluate(item.item)
-                if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
-                    self.bind(item.asname.name, value, node, None)
-            self.run_suite(node.body)
+            self._with(node)
         elif isinstance(node, cst.Try | cst.TryStar):
             self._try(node)
         elif isinstance(node, cst.Match):
@@ -421,6 +432,17 @@ class Interpreter(Caller):
             self._delete(node.target)
         elif isinstance(node, cst.Assert):
             self.evaluate(node.test)
+
+    def _with(self, node: cst.With) -> None:
+        entered: list[tuple[cst.BaseExpression, Value]] = []
+        for item in node.items:
+            value = self.evaluate(item.item)
+            entered.append((item.item, value))
+            if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
+                self.bind(item.asname.name, value, node, None)
+        self.placement.enter_context(entered)
+        self.run_suite(node.body)
+        self.placement.leave_context()
 
     def _assign(
         self, target: cst.BaseExpression, value: Value, statement: cst.Assign, expression: cst.BaseExpression
@@ -527,11 +549,12 @@ class Interpreter(Caller):
     def _take(self) -> _Paths:
         live = dict(self.facts.live) if self.facts is not None else {}
         initialised = self.facts.initialised if self.facts is not None else True
-        return _Paths(dict(self.frame.names), live, initialised, self.frame.done)
+        return _Paths(dict(self.frame.names), live, initialised, self.frame.done, self.placement.take())
 
     def _restore(self, paths: _Paths) -> None:
         self.frame.names = dict(paths.names)
         self.frame.done = paths.done
+        self.placement.restore(paths.places)
         if self.facts is not None:
             self.facts.live = dict(paths.live)
             self.facts.initialised = paths.initialised
@@ -542,28 +565,35 @@ class Interpreter(Caller):
         names: dict[str, Value] = {}
         for end in merged:
             for name, value in end.names.items():
-                names[name] = one_of([names[name], value]) if name in names and names[name] is not value else value
+                names[name] = self.choice([names[name], value]) if names.get(name, value) is not value else value
         live: dict[str, tuple[Store, ...]] = {}
         for end in ends:
             for attribute, stores in end.live.items():
                 live[attribute] = tuple(dict.fromkeys(live.get(attribute, ()) + stores))
-        self._restore(_Paths(names, live, all(end.initialised for end in merged), not going))
+        places = self.placement.joined([(end.places, end.conditions) for end in merged])
+        self._restore(_Paths(names, live, all(end.initialised for end in merged), not going, places))
 
     def _branches(
-        self, suites: Iterable[cst.BaseSuite | cst.If | None], known: Sequence[Mapping[str, Value]] = ()
+        self,
+        suites: Iterable[cst.BaseSuite | cst.If | None],
+        known: Sequence[Mapping[str, Value]] = (),
+        decided: cst.If | None = None,
     ) -> None:
         """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where
-        all end."""
+        all end. The test of `decided` chooses the first or the second."""
         start = self._take()
         ends: list[_Paths] = []
         for number, suite in enumerate(suites):
             self._restore(start)
             self.frame.names.update(known[number] if number < len(known) else {})
+            conditions = self.placement.enter(decided, decided.test, number == 0) if decided is not None else None
             if isinstance(suite, cst.If):
                 self._if(suite)
             elif suite is not None:
                 self.run_suite(suite)
-            ends.append(self._take())
+            if decided is not None:
+                self.placement.leave()
+            ends.append(replace(self._take(), conditions=conditions))
         self._join(ends)
 
     def _if(self, node: cst.If) -> None:
@@ -571,7 +601,8 @@ class Interpreter(Caller):
         guards = self.frame.guards
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
-        self._branches([node.body, orelse], [self.narrowed(node.test, True), self.narrowed(node.test, False)])
+        narrowed = [self.narrowed(node.test, True), self.narrowed(node.test, False)]
+        self._branches([node.body, orelse], narrowed, decided=node)
         self.frame.guards = guards
 
     def _for(self, node: cst.For) -> None:
@@ -583,13 +614,14 @@ class Interpreter(Caller):
         self._moved_loop_variables(node)
 
     def _loop(self, body: cst.BaseSuite, orelse: cst.Else | None) -> None:
-        before = self._take()
+        before, used = self._take(), len(self.placement.used)
         self.frame.loops += 1
         self.run_suite(body)
         self.frame.loops -= 1
+        self.placement.repeated(used)
         self.frame.done = False
         after = self._take()
-        self._join([_Paths(before.names, after.live, after.initialised, False), after])
+        self._join([_Paths(before.names, after.live, after.initialised, False, after.places), after])
         if orelse is not None:
             self.run_suite(orelse.body)
 
@@ -612,6 +644,8 @@ class Interpreter(Caller):
     def bind(
         self, target: cst.BaseExpression, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
     ) -> None:
+        if self.phase is Phase.SCRIPT:
+            self.placement.bound(target, value, statement, expression)
         if isinstance(target, cst.Name):
             self.frame.names[target.value] = value
             if expression is not None and self.frame.home is None:
@@ -660,9 +694,30 @@ class Interpreter(Caller):
                 option.grown_at.append(self.place(statement))
             elif isinstance(option, ModuleInstance):
                 self.add_children(option, [value])
+                self._attached(option, value, target, statement)
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
+            else:
+                self._attached(option, value, target, statement)
+                self._filled(option, value, target)
+
+    def _attached(self, holder: Value, value: Value, target: cst.CSTNode, statement: cst.CSTNode) -> None:
+        """A script puts `value` on the module `holder`, on a part of it, or on something unknown."""
+        if self.phase is not Phase.SCRIPT:
+            return
+        root = root_of(holder)
+        if root is not None:
+            made = statement.value if isinstance(statement, cst.Assign | cst.AnnAssign) else None
+            self.placement.attach(root, value, target, statement, made)
+        else:
+            self.placement.escape([value])
+
+    def _filled(self, holder: Value, value: Value, target: cst.Subscript) -> None:
+        """`batch[key] = value.to(device)` of an unknown batch."""
+        put = self.placement.put_in([value]) if self.phase is Phase.SCRIPT else None
+        if put is not None and isinstance(target.value, cst.Name) and not isinstance(holder, ModuleInstance):
+            self.frame.names[target.value.value] = Placed(put)
 
     def _bind_attribute(
         self, target: cst.Attribute, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
@@ -686,9 +741,12 @@ class Interpreter(Caller):
                     module.inner = True
                     if option.registered:
                         module.register()
+                self._attached(option, value, target, statement)
             elif isinstance(option, Tensor) and name == "requires_grad":
                 flag = isinstance(value, Scalar) and value.literal is True
                 self._becomes(target.value, replace(option, requires_grad=flag))
+            elif not isinstance(option, Tensor):
+                self._attached(option, value, target, statement)
 
     def store(self, attribute: str, value: Value, node: cst.CSTNode) -> None:
         expression = node.args[-1].value if isinstance(node, cst.Call) else None
@@ -717,6 +775,8 @@ class Interpreter(Caller):
             if isinstance(option, ModuleInstance | Parameter):
                 kept = True
                 self._register_value(name, option, target)
+        if self.phase is Phase.INIT:
+            self.placement.kept(name, value, target, statement, expression)
         renewed = not kept and any(isinstance(option, Tensor | Input) for option in options_of(value))
         if renewed and (name in facts.registered or self._is_buffer(name)):
             return
@@ -764,6 +824,8 @@ class Interpreter(Caller):
             return
         if not facts.initialised and self.phase is Phase.INIT and self.frame.home is None:
             facts.early.append(Early(name, self.place(node), never=False))
+        if self.phase is Phase.INIT:
+            self.placement.kept(name, value, node, node, None, buffer=kind == "buffer")
         facts.live.pop(name, None)
         facts.registered[name] = value
         facts.registrations.append(Registration(name, kind, value, self.place(node)))
@@ -788,6 +850,8 @@ class Interpreter(Caller):
         return any(_asks_for_attribute(guard) for frame in self.frames for guard in frame.guards)
 
     def built(self, value: ModuleInstance | Parameter) -> None:
+        if isinstance(value, ModuleInstance) and self.phase in {Phase.INIT, Phase.SCRIPT} and self.frame.home is None:
+            self.placement.built(value)
         if self.facts is not None and self.phase is Phase.FORWARD and self.frame.home is None:
             first = self.frames[0].function
             entry = first.node.name.value if first and isinstance(first.node, cst.FunctionDef) else "forward"
@@ -828,6 +892,72 @@ class Interpreter(Caller):
                 for parameter in parameters_in([option]):
                     parameter.registered = True
                     facts.instance.children.append(parameter)
+
+    # Where things are
+
+    def evaluate_branch(self, branch: cst.BaseExpression, node: cst.IfExp, outcome: bool) -> Value:
+        self.placement.enter(node, node.test, outcome)
+        value = self.evaluate(branch)
+        self.placement.leave()
+        return value
+
+    def choice(self, values: Iterable[Value]) -> Value:
+        return one_of(with_unknown_device(list(values)) if self.phase is Phase.SCRIPT else values)
+
+    def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
+        self.placement.choices = options
+        return self.call(function, arguments, node)
+
+    def call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        if self.phase is Phase.SCRIPT:
+            self.placement.calling(function, arguments, node)
+            return self.placement.called(function, arguments, node, super().call(function, arguments, node))
+        if self.phase is Phase.INIT and isinstance(function, Method):
+            if isinstance(function.of, SelfValue | SuperValue):
+                self.placement.moved_itself(function.name, arguments, node)
+            elif isinstance(function.of, ModuleInstance):
+                return self.placement.called(function, arguments, node, super().call(function, arguments, node))
+        return super().call(function, arguments, node)
+
+    def moves_module(self, name: str, arguments: Arguments) -> bool:
+        """Whether a method of this name, called with these arguments, moves a module to another device."""
+        known = torch_api.module_method(name)
+        if known is None or not known.moves:
+            return False
+        first = arguments.get(0, "device")
+        return name != "to" or self.moves(name, arguments) or (isinstance(first, Scalar) and first.literal is not None)
+
+    def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
+        value = super().operation(left, right, operator, node)
+        put = self.placement.put_in([left, right]) if self.phase is Phase.SCRIPT else None
+        if put is None or isinstance(value, Container):
+            return value
+        return self.placement.with_put(value, put)
+
+    def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
+        if self.phase is Phase.SCRIPT:
+            if isinstance(of, Placed | Moved):
+                return self.placement.attribute(of, name, node)
+            if isinstance(of, Optimizer):
+                return Method(of, name, self.place(node))
+            root = root_of(of)
+            if root is not None and not isinstance(of, ModuleInstance):
+                known = torch_api.module_method(name) is not None
+                return Method(of, name, self.place(node)) if known else Part(root)
+        return super().attribute(of, name, node)
+
+    def item(self, of: Value, index: Value, node: cst.CSTNode) -> Value:
+        if self.phase is Phase.SCRIPT:
+            if isinstance(of, Placed | Moved):
+                return Placed(of.put) if of.put is not None else UNKNOWN
+            root = root_of(of)
+            if root is not None and not isinstance(of, ModuleInstance):
+                return Part(root)
+        return super().item(of, index, node)
+
+    def iterate(self, of: Value, node: cst.CSTNode) -> Value:
+        put = self.placement.put_in([of]) if self.phase is Phase.SCRIPT and isinstance(of, Placed | Moved) else None
+        return Placed(put) if put is not None else super().iterate(of, node)
 
     # Moves whose result is lost
 
@@ -957,6 +1087,8 @@ class Interpreter(Caller):
     def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
         if self.frame.home is not None:
             return
+        if self.phase is Phase.INIT:
+            self.placement.optimized_itself(node)
         given = arguments.get(0, "params")
         handed = {id(option) for option in contents(given)} if given is not None else set()
         if self.facts is not None:  # what is made to be optimised here is no layer that is lost

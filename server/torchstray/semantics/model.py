@@ -13,10 +13,11 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import Frame, names_in
-from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, NonLeaf, Phase
+from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Late, NonLeaf, Phase, Unmoved
 from torchstray.semantics.imports import Constant, Imports
 from torchstray.semantics.interpret import Interpreter
 from torchstray.semantics.names import FileNames, blocks, dotted, walk
+from torchstray.semantics.placement import Placement
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -27,6 +28,7 @@ from torchstray.semantics.values import (
     FunctionValue,
     Instance,
     ModuleInstance,
+    Optimizer,
     Parameter,
     Place,
     Qualified,
@@ -34,6 +36,7 @@ from torchstray.semantics.values import (
     Tensor,
     Value,
     contents,
+    options_of,
 )
 from torchstray.syntax.document import Document, Statement
 
@@ -70,6 +73,7 @@ class FileModel:
         self._facts: dict[ClassModel, ClassFacts] = {}
         self._building: list[ClassFacts] = []
         self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
+        self._runs: list[Placement] = []
         self._define()
 
     # Classes and functions
@@ -209,6 +213,8 @@ class FileModel:
         if not facts.initialised and _all_here(cls):
             facts.early = [replace(early, never=True) for early in facts.early]
         facts.initialised = True
+        facts.left = interpreter.placement.left_behind()
+        facts.late = interpreter.placement.waiting
         for name in ("setup", "configure_model"):
             found = cls.find_method(name)
             if found is not None and not self._ran(facts, found[1]):
@@ -322,24 +328,96 @@ class FileModel:
     def run_all(self) -> None:
         """Run everything: the file, the module classes, the functions and the plain classes."""
         _ = self.modules
+        start = self.script.placement
         for function, statement in self.names.functions.values():
-            interpreter = Interpreter(self, None, Phase.SCRIPT)
-            interpreter.run_function(FunctionValue(function, statement), Arguments(complete=False))
-            self._collect(interpreter)
+            interpreter = Interpreter(self, None, Phase.SCRIPT, start)
+            self._run_whole(interpreter, FunctionValue(function, statement))
+        extended = {base for cls in self.classes if cls.is_module for base in cls.own_classes}
         for cls in self.classes:
             if cls.is_module:
                 continue
             instance = Instance(cls)
-            for _name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
-                interpreter = Interpreter(self, None, Phase.SCRIPT)
+            before = start
+            runs: list[Placement] = []
+            built: dict[str, Value] = {}
+            placed = cls.is_plain and cls not in extended and "forward" not in cls.methods
+            for name, method in sorted(cls.methods.items(), key=lambda pair: pair[0] != "__init__"):
+                interpreter = Interpreter(self, None, Phase.SCRIPT, before)
                 static = any(dotted(decorator.decorator) == "staticmethod" for decorator in method.decorators)
                 function_value = FunctionValue(method, cls.statement, cls, None if static else instance)
-                interpreter.run_function(function_value, Arguments(complete=False))
-                self._collect(interpreter)
+                self._run_whole(interpreter, function_value, placed)
+                runs.append(interpreter.placement)
+                if name == "__init__":
+                    before = interpreter.placement
+                    built = {
+                        name: value
+                        for name, value in instance.attributes.items()
+                        if any(isinstance(option, ModuleInstance | Optimizer) for option in options_of(value))
+                    }
+                else:
+                    instance.attributes.update(built)
+            for run in runs:
+                run.used_elsewhere({place for other in runs for place in other.used})
+
+    def _run_whole(self, interpreter: Interpreter, function: FunctionValue, placed: bool = True) -> None:
+        """Run a function or method as someone would who knows nothing of its arguments. With `placed`, it is known
+        whether what its object holds moves with that."""
+        value = interpreter.run_function(function, Arguments(complete=False))
+        if placed:
+            interpreter.placement.returned(value)
+        else:
+            interpreter.placement.forget()
+        self._collect(interpreter)
 
     def _collect(self, interpreter: Interpreter) -> None:
         self.moves.extend(interpreter.discarded)
         self.non_leaves.extend(interpreter.non_leaves)
+        self._runs.append(interpreter.placement)
+
+    @property
+    def unmoved(self) -> list[Unmoved]:
+        """The calls of modules that have not moved with data that has, one for each call; those that are certain come
+        first. What the script itself has run is judged by that run."""
+        found: dict[cst.CSTNode, Unmoved] = {}
+        for run in self._runs:
+            for unmoved in run.found:
+                node = unmoved.attached.statement.node if unmoved.attached is not None else unmoved.call.node
+                if self._stands(run, unmoved.call.node, {unmoved.culprit.identity, unmoved.module.identity}):
+                    known = found.get(node)
+                    if known is None or (unmoved.certain and not known.certain):
+                        found[node] = unmoved
+        return list(found.values())
+
+    @property
+    def late(self) -> list[Late]:
+        """The layers that came after an optimizer was built, one for each place."""
+        found: dict[cst.CSTNode, Late] = {}
+        for run in self._runs:
+            for late in run.late:
+                rebuilt: set[object] = {("optimized", late.root)}
+                if self._stands(run, None, rebuilt) and not (late.target.node in found and not late.certain):
+                    found[late.target.node] = late
+        return list(found.values())
+
+    def _stands(self, run: Placement, call: cst.CSTNode | None, identities: set[object]) -> bool:
+        """Whether what one run has shown stands although the others, of which nobody knows when they happen, have
+        happened."""
+        script = self._runs[0]
+        if run is script:
+            return True
+        if call in script.visited:
+            return False
+        before = {id(run)}
+        earlier = run.before
+        while earlier is not None:
+            before.add(id(earlier))
+            earlier = earlier.before
+        return not any(identities & other.touched for other in self._runs if id(other) not in before)
+
+    @property
+    def moved_classes(self) -> frozenset[ClassModel]:
+        """The module classes of which the file moves an instance."""
+        return frozenset(cls for run in self._runs for cls in run.moved_classes)
 
     def arithmetic_names(self, function: FunctionValue | None) -> frozenset[str]:
         """The names that a function (None: the file's top level) adds, multiplies, negates and the like."""

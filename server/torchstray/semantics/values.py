@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 
@@ -73,9 +73,30 @@ class Name(Value):
 
 @dataclass(frozen=True, slots=True)
 class Device(Value):
-    """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`."""
+    """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`;
+    `read` says that it was read from a tensor (`x.device`)."""
 
     literal: str | None = None
+    read: bool = False
+
+
+Conditions: TypeAlias = frozenset[frozenset[tuple[str, bool]]]
+"""What holds on a path: of each set of tests and their outcomes, at least one came out so."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Put:
+    """The move of a value to a device, by the call at `place` in `function` (None: at file level). `conditions`
+    hold where the value is then not on the CPU; `known` says that nothing else decides it. `guards` are
+    the `if` statements around it in `function`, with the outcome of each. `test` is that of `torch.cuda.FloatTensor if
+    test else torch.FloatTensor`, which has chosen the device."""
+
+    place: Place
+    function: cst.FunctionDef | cst.Lambda | None
+    conditions: Conditions = frozenset()
+    known: bool = True
+    guards: tuple[tuple[cst.If, bool], ...] = ()
+    test: cst.BaseExpression | None = None
 
 
 class Source(enum.IntEnum):
@@ -106,7 +127,8 @@ class Tensor(Value):
     tensor read from a registered attribute, `Buffer` for an `nn.Buffer`, which registers itself wherever it is kept.
     `zero_dim` is None where its number of dimensions is not known. `tracked` says that it was computed from a
     registered parameter, whose gradient would flow through it. `parameter` is the `nn.Parameter` it was computed from,
-    `leaf` False for a result of an operation.
+    `leaf` False for a result of an operation. `put` is the move that a script has made of it, or of what it was
+    computed from.
     """
 
     source: Source = Source.CONSTANT
@@ -121,6 +143,7 @@ class Tensor(Value):
     tracked: bool = False
     parameter: Parameter | None = None
     made: Place | None = None
+    put: Put | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +161,8 @@ class ModuleInstance(Value):
     """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
     registered road. `cls` is its class where that can be seen, `name` the words a user knows the class by. `find` works
-    out the state of a class in another file, when it is asked for."""
+    out the state of a class in another file, when it is asked for. `identity` is one for all values that stand for the
+    same object."""
 
     name: str
     state: State | None
@@ -150,6 +174,7 @@ class ModuleInstance(Value):
     registered: bool = False
     inner: bool = False
     find: Callable[[], State | None] | None = None
+    identity: object = field(default_factory=object)
 
     def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
         """The state of this module and of all that it registers; None where nothing is known of any of it. With
@@ -367,11 +392,36 @@ class Input(Value):
     `proven` says that it is one."""
 
     proven: bool = False
+    put: Put | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Moved(Value):
     """The result of `.to(device)` on something unknown."""
+
+    put: Put | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Value):
+    """Something unknown that a script has computed from, or read of, what it moved."""
+
+    put: Put
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Value):
+    """A part, at some depth, of a module whose parts cannot be seen."""
+
+    root: ModuleInstance
+
+
+@dataclass(eq=False, slots=True)
+class Optimizer(Value):
+    """An optimizer, made by the call at `place` for the parameters of the modules of these identities."""
+
+    place: Place
+    identities: frozenset[object]
 
 
 @dataclass(frozen=True, slots=True)
