@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from torch_tables import methods, names
+from torch_tables.dimensions import keeping_dimensions
 from torch_tables.functions import Functions, kind_of_dtype
 from torch_tables.modules import Modules
 from torch_tables.running import attempt, kind_of, process_group, quiet
@@ -56,6 +57,10 @@ def generate() -> tuple[dict[str, Any], list[str]]:
         },
         "exports": {name: names.exports(module) for name, module in modules.items() if name in names.NAMESPACES},
         "functions": function_table,
+        "keeping_dimensions": keeping_dimensions(
+            method_table,
+            [name for name, entry in function_table.items() if entry["returns"] in {"tensor", "tensors"}],
+        ),
         "kinds": kinds,
         "methods": method_table,
         "module_attributes": methods.module_attributes(),

@@ -21,6 +21,7 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.computed_parameter import ComputedParameter
     from torchstray.rules.discarded_move import DiscardedMove
     from torchstray.rules.layer_in_forward import LayerInForward
+    from torchstray.rules.missing_device import MissingDevice
     from torchstray.rules.unregistered_module import UnregisteredModule
     from torchstray.rules.unregistered_parameter import UnregisteredParameter
     from torchstray.rules.unregistered_tensor import UnregisteredTensor
@@ -33,6 +34,7 @@ def all_rules() -> tuple[Rule, ...]:
         UnregisteredModule(),
         UnregisteredParameter(),
         UnregisteredTensor(),
+        MissingDevice(),
         DiscardedMove(),
     )
 

@@ -14,6 +14,7 @@ from torchstray.semantics.values import (
     UNKNOWN,
     FunctionValue,
     ModuleInstance,
+    Origin,
     Parameter,
     Place,
     Tensor,
@@ -81,6 +82,26 @@ class Use:
     place: Place
     phase: Phase
     method: str | None
+
+
+class Fate(enum.Enum):
+    """What becomes of a tensor that was made on the CPU: an operation with a tensor on the module's device fails, a
+    part of it is set to such a tensor, the caller gets it, or a branch moves it where that is needed."""
+
+    FAILS = enum.auto()
+    COLLECTS = enum.auto()
+    RETURNED = enum.auto()
+    SPARED = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """What becomes, at `place`, of a tensor that `origin` made on the CPU, while `entry` runs."""
+
+    origin: Origin
+    fate: Fate
+    place: Place
+    entry: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +200,7 @@ class ClassFacts:
     registrations: list[Registration] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     uses: list[Use] = field(default_factory=list)
+    meetings: dict[tuple[cst.CSTNode, Fate, cst.CSTNode], Meeting] = field(default_factory=dict)
     built: list[Built] = field(default_factory=list)
     early: list[Early] = field(default_factory=list)
     emptied: list[Emptied] = field(default_factory=list)

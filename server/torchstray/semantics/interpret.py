@@ -11,13 +11,15 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, Frame, decorators, names_in
+from torchstray.semantics.devices import asks_for_device, used_as_tensor
+from torchstray.semantics.evaluate import INPUT, PLACED, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
     ClassFacts,
     DiscardedMove,
     Early,
     Emptied,
+    Fate,
     Handling,
     How,
     NonLeaf,
@@ -25,7 +27,7 @@ from torchstray.semantics.facts import (
     Registration,
     Store,
 )
-from torchstray.semantics.names import blocks, dotted, holds, walk
+from torchstray.semantics.names import FileNames, blocks, dotted, holds, walk
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -34,11 +36,14 @@ from torchstray.semantics.values import (
     Batch,
     ClassValue,
     Container,
+    Device,
     FunctionValue,
     Input,
     Instance,
+    Made,
     ModuleInstance,
     Moved,
+    Origin,
     Parameter,
     Place,
     Qualified,
@@ -49,6 +54,7 @@ from torchstray.semantics.values import (
     Tensor,
     Value,
     contents,
+    made_by,
     modules_in,
     one_of,
     options_of,
@@ -88,6 +94,7 @@ class Interpreter(Caller):
         super().__init__(model.names, facts, phase)
         self.model = model
         self.globals = model.globals
+        self.default_devices = int(model.sets_default_device)
         self.calls: list[Place] = []
         self.statements_left = _MOST_STATEMENTS
         self._element = False
@@ -100,16 +107,19 @@ class Interpreter(Caller):
 
     def run_function(self, function: FunctionValue, arguments: Arguments) -> Value:
         """Run a function as an outsider would call it."""
-        return self.call_function(function, arguments, function.node)
+        value = self.call_function(function, arguments, function.node)
+        if self.facts is not None and self.phase is Phase.FORWARD:
+            self.frames.append(Frame(function.statement, {}, function))
+            self.note_fate(value, Fate.RETURNED, function.node)
+            self.frames.pop()
+        return value
 
     def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
         running = [frame.function.node for frame in self.frames if frame.function is not None]
         if function.node in running or len(running) >= _MOST_CALLS or self.statements_left <= 0:
             if self.facts is not None:
                 self.facts.initialised = True  # for all that is known: what is not followed may do it
-            if self.phase is Phase.FORWARD:
-                return INPUT
-            return UNKNOWN
+            return INPUT if self.phase is Phase.FORWARD else UNKNOWN
         if isinstance(function.node, cst.Lambda):
             frame = Frame(function.statement, {}, function, function.owner)
             self._bind_parameters(frame, function, function.node.params, arguments)
@@ -129,9 +139,45 @@ class Interpreter(Caller):
             return one_of(frame.returned) if frame.returned else Scalar(None)
 
         result = self._in_frame(frame, run, node)
+        if self.remembers(function):
+            origin = Origin(Made.CACHED, Place(function.statement, function.node), function.node.name.value, function)
+            result = made_by(result, origin)
         if function.node.asynchronous is not None:
             return UNKNOWN
         return result
+
+    def remembers(self, function: FunctionValue) -> bool:
+        """Whether a function returns again what it has returned for the same arguments."""
+        if not isinstance(function.node, cst.FunctionDef):
+            return False
+        return any(is_cache(self.file_names, decorator.decorator) for decorator in function.node.decorators)
+
+    def follow(self, cls: ClassModel, arguments: Arguments, node: cst.CSTNode) -> Value | None:
+        found = cls.find_method("forward")
+        running = [frame.function.node for frame in self.frames if frame.function is not None]
+        if found is None or self.facts is None or found[1] in running or not self.model.may_follow(cls):
+            return None
+        owner, method = found
+        facts = replace(
+            self.model.facts(cls),
+            live=dict(self.model.facts(cls).live),
+            stores=[],
+            uses=[],
+            built=[],
+            early=[],
+            registrations=[],
+            meetings={},
+        )
+        interpreter = Interpreter(self.model, facts, Phase.FORWARD)
+        with self.model.following(cls):
+            value = interpreter.run_function(FunctionValue(method, owner.statement, owner, SelfValue(cls)), arguments)
+        for key, meeting in facts.meetings.items():
+            if meeting.fate is not Fate.RETURNED and any(self._holds_origin(value, meeting.origin) for value in arguments.values()):
+                self.facts.meetings.setdefault(key, replace(meeting, entry=self.entry))
+        return _without_strays(value)
+
+    def _holds_origin(self, value: Value, origin: Origin) -> bool:
+        return any(isinstance(held, Tensor) and origin in held.origins for held in contents(value))
 
     def _in_frame(self, frame: Frame, run: object, node: cst.CSTNode) -> Value:
         assert callable(run)
@@ -168,7 +214,7 @@ class Interpreter(Caller):
 
     def _stranger(self) -> Value:
         """What an argument is of which nothing is said."""
-        return Input() if self.phase is Phase.FORWARD else UNKNOWN
+        return Input(given=True) if self.phase is Phase.FORWARD else UNKNOWN
 
     def _parameter_value(self, parameter: cst.Param, given: Value | None, frame: Frame, complete: bool) -> Value:
         if given is not None and given is not UNKNOWN:
@@ -180,24 +226,40 @@ class Interpreter(Caller):
             return given
         default = parameter.default
         if default is not None:
-            value = self._default(default, frame)
+            value = self._default(default, frame, parameter)
             # A caller may hand in another number, but what is a layer class by default is one in any case.
             if complete or makes_layer(value):
                 return value
+            if self.has_origins(value):
+                return one_of([value, PLACED])
         if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or (
             isinstance(default, cst.Name) and default.value in {"True", "False"}
         ):
             return ANY_SCALAR
+        if self.phase is Phase.FORWARD and parameter.annotation is None and self._used_as_tensor(parameter, frame):
+            return PLACED
         return self._stranger()
 
-    def _default(self, default: cst.BaseExpression, frame: Frame) -> Value:
+    def _used_as_tensor(self, parameter: cst.Param, frame: Frame) -> bool:
+        """Whether the function treats a parameter as nothing but a tensor."""
+        function = frame.function.node if frame.function is not None else None
+        if not isinstance(function, cst.FunctionDef):
+            return False
+        key = (function, parameter.name.value)
+        if key not in self.model.tensor_parameters:
+            self.model.tensor_parameters[key] = used_as_tensor(function, parameter)
+        return self.model.tensor_parameters[key]
+
+    def _default(self, default: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value:
         """What a default argument is: made once, when the function is defined."""
-        phase, self.phase = self.phase, Phase.OTHER
+        phase = self.phase
+        self.phase = Phase.SCRIPT if phase is Phase.FORWARD else Phase.OTHER
         self.frames.append(Frame(frame.statement))
         value = self.evaluate(default)
         self.frames.pop()
         self.phase = phase
-        return value
+        origin = Origin(Made.DEFAULT, Place(frame.statement, parameter), parameter.name.value, frame.function)
+        return made_by(value, origin)
 
     def _annotated(self, annotation: cst.Annotation | None, frame: Frame, parameter: cst.Param) -> Value | None:
         """What the annotation of a parameter says of it; None where it says nothing of use."""
@@ -216,7 +278,7 @@ class Interpreter(Caller):
                 name = f"{full}.{rest}" if rest else full
             if name == "torch.Tensor" or torch_api.kind(name) == "tensor":
                 if self.phase is Phase.FORWARD:
-                    return INPUT
+                    return PLACED
                 source = Source.ARGUMENT if self.phase is Phase.INIT else Source.DATA
                 return Tensor(source, leaf=False, made=Place(frame.statement, parameter))
             known = self.globals.get(name)
@@ -278,11 +340,15 @@ class Interpreter(Caller):
             self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
             self._loop(node.body, node.orelse)
         elif isinstance(node, cst.With):
+            devices = 0
             for item in node.items:
                 value = self.evaluate(item.item)
+                devices += isinstance(value, Device)
                 if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
                     self.bind(item.asname.name, value, node, None)
+            self.default_devices += devices
             self.run_suite(node.body)
+            self.default_devices -= devices
         elif isinstance(node, cst.Try | cst.TryStar):
             self._try(node)
         elif isinstance(node, cst.Match):
@@ -427,9 +493,9 @@ class Interpreter(Caller):
 
     def _branches(
         self, suites: Iterable[cst.BaseSuite | cst.If | None], known: Sequence[Mapping[str, Value]] = ()
-    ) -> None:
+    ) -> bool:
         """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where
-        all end."""
+        all end. Return whether one of them leaves the function or the loop."""
         start = self._take()
         ends: list[_Paths] = []
         for number, suite in enumerate(suites):
@@ -441,14 +507,15 @@ class Interpreter(Caller):
                 self.run_suite(suite)
             ends.append(self._take())
         self._join(ends)
+        return any(end.done for end in ends)
 
     def _if(self, node: cst.If) -> None:
         self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
         guards = self.frame.guards
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
-        self._branches([node.body, orelse], [self.narrowed(node.test, True), self.narrowed(node.test, False)])
-        self.frame.guards = guards
+        left = self._branches([node.body, orelse], [self.narrowed(node.test, True), self.narrowed(node.test, False)])
+        self.frame.guards = (*guards, node.test) if left and asks_for_device(node.test) else guards
 
     def _for(self, node: cst.For) -> None:
         iterated = self.evaluate(node.iter)
@@ -543,6 +610,8 @@ class Interpreter(Caller):
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
+                if any(isinstance(part, Input) and part.placed for part in options_of(value)):
+                    self.note_fate(option, Fate.COLLECTS, statement)
 
     def _bind_attribute(
         self, target: cst.Attribute, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
@@ -727,6 +796,8 @@ class Interpreter(Caller):
                 return
             if not self._missed(receiver, call) or not self._provably_tensor(call.func.value, known):
                 return
+            if known is not None:
+                self.note_fate(known, Fate.SPARED, call)  # what is wrong is that the result is lost
             if alone:
                 self._note_discarded(call, receiver)
             else:
@@ -885,6 +956,23 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         node = node.func.value
     return node if dotted(node) is not None or isinstance(node, cst.Subscript) else None
+
+
+def _without_strays(value: Value) -> Value:
+    """`value` as another class sees it: it does not know this class's attributes."""
+    return one_of(
+        replace(option, strays=frozenset()) if isinstance(option, Tensor) else option for option in options_of(value)
+    )
+
+
+def is_cache(names: FileNames, decorator: cst.BaseExpression) -> bool:
+    """Whether a decorator keeps what a function returns: `functools.lru_cache`, with or without arguments."""
+    name = dotted(decorator.func if isinstance(decorator, cst.Call) else decorator)
+    if name is None:
+        return False
+    head, _, rest = name.partition(".")
+    full = names.qualified(head) or head
+    return (f"{full}.{rest}" if rest else full) in {"functools.cache", "functools.lru_cache"}
 
 
 def function_body(function: FunctionValue) -> cst.BaseExpression:

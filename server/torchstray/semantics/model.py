@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, NonLeaf, Phase
 from torchstray.semantics.interpret import Interpreter
-from torchstray.semantics.names import FileNames, blocks, dotted, walk
+from torchstray.semantics.names import FileNames, blocks, dotted, target_names, walk
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -22,13 +23,16 @@ from torchstray.semantics.values import (
     ClassValue,
     FunctionValue,
     Instance,
+    Made,
     ModuleInstance,
+    Origin,
     Parameter,
     Place,
     SelfValue,
     Tensor,
     Value,
     contents,
+    made_by,
 )
 from torchstray.syntax.document import Document, Statement
 
@@ -43,6 +47,8 @@ STEPS = (
     "generate",
     "sample",
 )
+_DEEPEST = 4
+_MOST_FOLLOWED = 200
 _DEFINITIONS = (cst.ClassDef, cst.FunctionDef)
 _STATE = (ModuleInstance, Parameter, Tensor)
 _NO_STATE = State(parameters=False, buffers=False, mode=False)
@@ -59,6 +65,9 @@ class FileModel:
         self._classes: dict[cst.ClassDef, ClassModel] = {}
         self._facts: dict[ClassModel, ClassFacts] = {}
         self._building: list[ClassFacts] = []
+        self._followed: list[ClassModel] = []
+        self._follows_left = _MOST_FOLLOWED
+        self.tensor_parameters: dict[tuple[cst.FunctionDef, str], bool] = {}
         self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
         self._define()
 
@@ -156,7 +165,7 @@ class FileModel:
                 )
                 for target in targets:
                     interpreter.bind(target, value, assignment, assignment.value)
-                for name in _names_of(targets):
+                for name in (name for target in targets for name in target_names(target)):
                     kept = interpreter.frame.names.get(name.value, UNKNOWN)
                     facts.class_values.setdefault(name.value, kept)
                     if cls is facts.cls and any(isinstance(held, _STATE) for held in contents(kept)):
@@ -261,6 +270,10 @@ class FileModel:
             interpreter.run([line for line in statement.tree.body if not isinstance(line, _DEFINITIONS)])
             self.globals = interpreter.globals = frame.names
             interpreter.frames.pop()
+        for name, value in self.globals.items():
+            place = self.names.assigned.get(name)
+            if place is not None:
+                self.globals[name] = made_by(value, Origin(Made.FILE, place, name))
         self._collect(interpreter)
         return interpreter
 
@@ -286,6 +299,26 @@ class FileModel:
         self.moves.extend(interpreter.discarded)
         self.non_leaves.extend(interpreter.non_leaves)
 
+    def may_follow(self, cls: ClassModel) -> bool:
+        """Whether the `forward` of a class may be run for another class that calls it: not within itself, not too deep,
+        and not once it has cost too much."""
+        self._follows_left -= 1
+        return cls not in self._followed and len(self._followed) < _DEEPEST and self._follows_left > 0
+
+    @contextmanager
+    def following(self, cls: ClassModel) -> Iterator[None]:
+        """While the `forward` of a class is run for another one."""
+        self._followed.append(cls)
+        try:
+            yield
+        finally:
+            self._followed.remove(cls)
+
+    @cached_property
+    def sets_default_device(self) -> bool:
+        """Whether the file changes the device on which torch makes tensors."""
+        return "set_default_device(" in self.document.text or "set_default_tensor_type(" in self.document.text
+
     def arithmetic_names(self, function: FunctionValue | None) -> frozenset[str]:
         """The names that a function (None: the file's top level) adds, multiplies, negates and the like."""
         node = function.node if function is not None else None
@@ -306,15 +339,6 @@ class FileModel:
         for statement in self.document.statements:
             _collect_foreign(statement.tree, found)
         return frozenset(found)
-
-
-def _names_of(targets: Iterable[cst.BaseExpression]) -> Iterator[cst.Name]:
-    """The plain names among the targets of an assignment."""
-    for target in targets:
-        if isinstance(target, cst.Name):
-            yield target
-        elif isinstance(target, cst.Tuple | cst.List):
-            yield from _names_of(element.value for element in target.elements)
 
 
 def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:

@@ -314,6 +314,12 @@ def distribution_member(name: str) -> Literal["tensor", "tensors", "other"] | No
     return found
 
 
+@cache
+def keeping_dimensions() -> frozenset[str]:
+    """The plain names of functions and methods that never turn a tensor with dimensions into one without."""
+    return frozenset(_tables()["keeping_dimensions"])
+
+
 def torch_version() -> str:
     """The version of the torch that the tables are made from."""
     version: str = _tables()["torch"]

@@ -95,6 +95,32 @@ class Home(enum.IntEnum):
     FOLLOWS = 3
 
 
+class Made(enum.Enum):
+    """When a tensor is made that nobody gives a device: by a call in `forward` or in what that calls, at file level,
+    with a function's definition, as a default argument, or by a function that remembers what it has returned."""
+
+    HERE = enum.auto()
+    FILE = enum.auto()
+    DEFAULT = enum.auto()
+    CACHED = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What makes a tensor on the CPU because nobody names a device: the call, the assigned name, the default argument
+    or the cached function at `place`. `name` is what the user calls it by, `function` the one it stands in, `guards`
+    the tests around it. `near` are the names there of tensors that are on the module's device; `takes_device` says that the call can be
+    given a device."""
+
+    made: Made
+    place: Place
+    name: str
+    function: FunctionValue | None = None
+    guards: tuple[cst.BaseExpression, ...] = ()
+    near: tuple[str, ...] = ()
+    takes_device: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor(Value):
     """A tensor that is not, itself, an `nn.Parameter` made here.
@@ -104,7 +130,8 @@ class Tensor(Value):
     whose unregistered tensors it is made of without having been moved. `alias` is `parameter` or `buffer` for a
     tensor read from a registered attribute. `zero_dim` is None where its number of dimensions is not known.
     `tracked` says that it was computed from a registered parameter, whose gradient would flow through it.
-    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation.
+    `parameter` is the `nn.Parameter` it was computed from, `leaf` False for a result of an operation. `origins` are
+    what made the tensors that it was computed from on the CPU; with one of them, it is certainly there.
     """
 
     source: Source = Source.CONSTANT
@@ -119,6 +146,7 @@ class Tensor(Value):
     tracked: bool = False
     parameter: Parameter | None = None
     made: Place | None = None
+    origins: frozenset[Origin] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +163,8 @@ class Parameter(Value):
 class ModuleInstance(Value):
     """An instance of an `nn.Module` class. `state` is None where its class cannot be seen. `place` is the call that
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
-    registered road. `cls` is its class in this file, `name` the words a user knows the class by."""
+    registered road. `cls` is its class in this file, `name` the words a user knows the class by. `given` are the
+    tensors made on the CPU that a layer built in `forward` has got."""
 
     name: str
     state: State | None
@@ -146,6 +175,7 @@ class ModuleInstance(Value):
     argument: bool = False
     registered: bool = False
     inner: bool = False
+    given: list[Value] = field(default_factory=list)
 
     def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
         """The state of this module and of all that it registers; None where nothing is known of any of it. With
@@ -335,9 +365,15 @@ class OneOf(Value):
 @dataclass(frozen=True, slots=True)
 class Input(Value):
     """What `forward` is given, or what a registered module computes: on the module's device, if it is a tensor.
-    `proven` says that it is one."""
+    `proven` says that it is one, and `given` that it comes from where that device is certain."""
 
     proven: bool = False
+    given: bool = False
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is certainly a tensor, and on the module's device."""
+        return self.proven and self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +445,7 @@ def from_holder(value: Value, owners: Iterable[str]) -> Value:
     taken: list[Value] = []
     for option in options_of(value):
         if isinstance(option, Tensor):
-            taken.append(replace(option, strays=option.strays | owners))
+            taken.append(replace(option, strays=option.strays | owners, origins=frozenset()))
             continue
         if isinstance(option, Container | Instance | Distribution):
             option.owners |= owners
@@ -454,6 +490,26 @@ def _inside(value: Value) -> Iterable[Value]:
     if isinstance(value, FunctionValue):
         return value.captured.values()
     return ()
+
+
+def made_by(value: Value, origin: Origin) -> Value:
+    """`value` with `origin` in place of what made its tensors on the CPU; in containers and objects, they change."""
+    for held in contents(value):
+        if isinstance(held, Container):
+            held.items[:] = [_made_by(item, origin) for item in held.items]
+        elif isinstance(held, Instance):
+            held.attributes.update({name: _made_by(item, origin) for name, item in held.attributes.items()})
+        elif isinstance(held, Distribution):
+            held.tensors[:] = [_made_by(tensor, origin) for tensor in held.tensors]
+    return _made_by(value, origin)
+
+
+def _made_by(value: Value, origin: Origin) -> Value:
+    origins = frozenset({origin})
+    return one_of(
+        replace(option, origins=origins) if isinstance(option, Tensor) and option.origins else option
+        for option in options_of(value)
+    )
 
 
 def distinct(values: Iterable[Value]) -> list[Value]:

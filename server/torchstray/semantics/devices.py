@@ -1,0 +1,127 @@
+"""What torch's operations ask of the devices of their arguments, and which tests in a program ask for a device."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from torchstray.semantics import torch_api
+from torchstray.semantics.names import dotted, walk
+
+# Where torch's own signatures say nothing. In TensorIterator, and so in all element-wise operations, a 0-dim tensor on
+# the CPU may join tensors on another device (PyTorch, "Tensor Views and broadcasting", aten/src/ATen/TensorIterator.cpp,
+# `compute_types`: `common_device` skips CPU scalars). These are written by hand or call a library, and check all of
+# their tensors (`c10::impl::check_and_update_common_device`, or the kernel's own check).
+_STRICT = frozenset(
+    {
+        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack"),
+        *("meshgrid", "block_diag", "cartesian_prod", "tensordot", "einsum", "kron", "outer", "diag"),
+        *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"),
+        *("index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_"),
+        *("take", "take_along_dim", "embedding", "embedding_bag", "masked_select", "searchsorted", "bucketize"),
+    }
+)
+# Arguments that belong on the CPU, or may stay there: by position (`self` of a method not counted) and keyword.
+# Lengths: torch/nn/utils/rnn.py and aten/src/ATen/native/LossCTC.cpp; indices: TensorShape.cpp, `tensor_split`;
+# values that are copied over: `copy_` crosses devices.
+_FROM_THE_CPU: dict[str, tuple[frozenset[int], frozenset[str]]] = {
+    "torch.nn.utils.rnn.pack_padded_sequence": (frozenset({1}), frozenset({"lengths"})),
+    "torch.nn.functional.ctc_loss": (frozenset({2, 3}), frozenset({"input_lengths", "target_lengths"})),
+    "torch.ctc_loss": (frozenset({2, 3}), frozenset({"input_lengths", "target_lengths"})),
+    "torch.nn.CTCLoss": (frozenset({2, 3}), frozenset({"input_lengths", "target_lengths"})),
+    "torch.tensor_split": (frozenset({1}), frozenset({"tensor_indices_or_sections", "indices"})),
+    "torch.Tensor.tensor_split": (frozenset({0}), frozenset({"tensor_indices_or_sections", "indices"})),
+    "torch.index_put": (frozenset({1}), frozenset({"indices"})),
+    "torch.Tensor.index_put": (frozenset({0}), frozenset({"indices"})),
+    "torch.Tensor.index_put_": (frozenset({0}), frozenset({"indices"})),
+    "torch.Tensor.copy_": (frozenset({0}), frozenset({"src", "other"})),
+    "torch.Tensor.set_": (frozenset({0}), frozenset({"source"})),
+}
+_DEVICE_WORDS = ("cuda", "gpu", "device", "mps", "xpu", "npu", "is_available", "is_cpu", "is_meta")
+
+
+def joins(name: str) -> bool:
+    """Whether 0-dim tensors on the CPU may join tensors on another device in the function or method of this plain
+    name."""
+    return name not in _STRICT
+
+
+def may_stay(name: str, key: int | str) -> bool:
+    """Whether the argument of this position or keyword may be on the CPU while the others are not. `name` is the full
+    name of a function, a class of layers that is called, or a method (`torch.Tensor.copy_`)."""
+    positions, keywords = _FROM_THE_CPU.get(name, (frozenset(), frozenset()))
+    return key in (positions if isinstance(key, int) else keywords)
+
+
+def keeps_dimensions(name: str) -> bool:
+    """Whether the function or method of this plain name never turns a tensor with dimensions into one without."""
+    return name in torch_api.keeping_dimensions()
+
+
+def asks_for_device(test: cst.CSTNode) -> bool:
+    """Whether a test asks where something is or may go: `x.is_cuda`, `torch.cuda.is_available()`, `self.use_gpu`."""
+    if isinstance(test, cst.Name):
+        return any(word in test.value.lower() for word in _DEVICE_WORDS)
+    if isinstance(test, cst.SimpleString):
+        return any(word in test.value.lower() for word in _DEVICE_WORDS)
+    return any(asks_for_device(child) for child in test.children)
+
+
+# What tensors have, and what other things that `forward` is given have as well.
+_TENSOR_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "is_cuda", "requires_grad"})
+_SHARED_METHODS = frozenset(
+    {
+        *dir(dict),
+        *dir(list),
+        *dir(str),
+        *dir(complex),
+        *("to", "cpu", "cuda", "type", "values", "indices", "clone", "detach", "numpy", "float", "half", "sum"),
+    }
+)
+
+
+def is_tensor_method(name: str) -> bool:
+    """Whether a method of this name shows that something is a tensor."""
+    return name not in _SHARED_METHODS and torch_api.method(name) is not None
+
+
+def used_as_tensor(function: cst.FunctionDef, parameter: cst.Param) -> bool:
+    """Whether a function treats an argument as nothing but a tensor: it calls a tensor's methods, reads its shape, takes
+    slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
+    name = parameter.name.value
+    seen = False
+    against = False
+    for node in walk(function.body):
+        if isinstance(node, cst.Attribute) and _is_name(node.value, name):
+            attribute = node.attr.value
+            if attribute in _TENSOR_ATTRIBUTES or is_tensor_method(attribute):
+                seen = True
+            elif attribute not in _SHARED_METHODS and torch_api.attribute(attribute) is None:
+                against = True
+        elif isinstance(node, cst.Subscript) and _is_name(node.value, name):
+            seen = seen or len(node.slice) > 1
+            against = against or _is_key(node)
+        elif isinstance(node, cst.Call):
+            against = against or _is_name(node.func, name) or _is_number_in(node, name)
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+            seen = seen or _is_name(node.left, name) or _is_name(node.right, name)
+    first = next((other.name.value for other in function.params.params[1:]), None)
+    is_input = function.name.value == "forward" and first == name and parameter.default is None
+    return (seen or is_input) and not against
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def _is_key(node: cst.Subscript) -> bool:
+    index = node.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
+
+
+def _is_number_in(call: cst.Call, name: str) -> bool:
+    """Whether a call takes an argument for a number, or for a container."""
+    called = dotted(call.func) or ""
+    last = called.rpartition(".")[2]
+    counts = called in {"range", "int", "isinstance", "enumerate", "zip", "dict", "sorted", "str"}
+    makes = last in {"zeros", "ones", "empty", "full", "arange", "eye", "rand", "randn", "linspace", "tensor"}
+    return (counts or makes) and any(_is_name(argument.value, name) for argument in call.args)
