@@ -11,7 +11,7 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Fate, Meeting
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted, walk
+from torchstray.semantics.names import walk
 from torchstray.semantics.values import Made, ModuleInstance, Origin, Parameter, Tensor, Value, options_of
 
 _LONGEST = 40
@@ -41,7 +41,9 @@ def assigned_name(origin: Origin) -> str | None:
     for node in walk(function.body):
         if isinstance(node, cst.Assign) and len(node.targets) == 1 and isinstance(node.targets[0].target, cst.Name):
             value: cst.CSTNode = node.value
-            while value is not origin.place.node and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            while (
+                value is not origin.place.node and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute)
+            ):
                 value = value.func.value
             if value is origin.place.node:
                 return node.targets[0].target.value

@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.devices import is_tensor_method, joins, keeps_dimensions, may_stay
+from torchstray.semantics.devices import is_tensor_method, joins, keeps_dimensions, may_be_tensor, may_stay
 from torchstray.semantics.evaluate import INPUT, PLACED, Evaluator
 from torchstray.semantics.facts import Fate, Handling, Phase
 from torchstray.semantics.names import dotted
@@ -230,15 +230,18 @@ class Caller(Evaluator):
                 followed = self.follow(module.cls, arguments, node)
                 return PLACED if followed is None and placed else followed or INPUT
         elif placed and (name := f"torch.{module.name}") and torch_api.module_class(name) is not None:
-            named: dict[int | str, Value] = {**dict(enumerate(arguments.positional)), **arguments.keywords}
+            named = arguments.named()
             for key, argument in named.items():
                 if not may_stay(name, key):
                     self.note_fate(argument, Fate.FAILS, node)
             for tensor in module.given:
                 self.note_fate(tensor, Fate.FAILS, node)
-        elif state is not None and torch_api.module_class(f"torch.{module.name}") is not None:
-            if any(self.has_origins(argument) for argument in arguments.values()):
-                return self.combined(arguments.values(), node, tolerant=False)
+        elif (
+            state is not None
+            and torch_api.module_class(f"torch.{module.name}") is not None
+            and any(self.has_origins(argument) for argument in arguments.values())
+        ):
+            return self.combined(arguments.values(), node, tolerant=False)
         return PLACED if placed else INPUT
 
     def _own_call(self, module: SelfValue, arguments: Arguments, node: cst.Call) -> Value:
@@ -372,12 +375,12 @@ class Caller(Evaluator):
             return first
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
-        named: dict[int | str, Value] = {**dict(enumerate(arguments.positional)), **arguments.keywords}
+        named = arguments.named()
         values = [
             PLACED if key == 0 and isinstance(option, Input) and option.given else option
             for key, value in named.items()
             for option in options_of(value)[:3]
-            if not may_stay(function.name, key)
+            if may_be_tensor(last, key) and not may_stay(function.name, key)
         ]
         result = self.combined(values, node, tolerant=joins(last) and last not in _JOINERS)
         if isinstance(result, Tensor) and result.origins:
@@ -435,6 +438,8 @@ class Caller(Evaluator):
         size = arguments.get(0, "size")
         if isinstance(size, Container) and size.exact and not size.items and function.dtype_kind != "data":
             zero_dim = True
+        if last == "scalar_tensor":
+            zero_dim = True
         if last == "full" and isinstance(size, Container) and size.exact and not size.items:
             zero_dim = True
         if dtype is not None and not (isinstance(dtype, Scalar) and dtype.literal is None):
@@ -458,10 +463,14 @@ class Caller(Evaluator):
             return frozenset()
         if not function.device and function.name not in _ALWAYS_ON_THE_CPU:
             return frozenset()
-        if function.name.rpartition(".")[2] in _FOLLOWING or "out" in arguments.keywords or not arguments.complete:
+        if function.name.rpartition(".")[2] in _FOLLOWING or "out" in arguments.keywords:
+            return frozenset()
+        if not arguments.complete and any(argument.star == "**" for argument in node.args):
             return frozenset()
         given = [option for value in arguments.values() for option in options_of(value)]
-        if any(isinstance(option, Tensor | Parameter) or (isinstance(option, Input) and option.proven) for option in given):
+        if any(
+            isinstance(option, Tensor | Parameter) or (isinstance(option, Input) and option.proven) for option in given
+        ):
             return frozenset()
         if function.dtype_kind == "data" and function.name != "torch.full" and function.name not in _ALWAYS_ON_THE_CPU:
             data = arguments.get(0, "data")
@@ -514,7 +523,12 @@ class Caller(Evaluator):
         return self._unknown_call(arguments, node)
 
     def _distribution_method(self, of: Distribution, name: str, node: cst.Call) -> Value:
-        return self.distribution_use(of, name, node)
+        drawn = self.distribution_use(of, name, node)
+        if self.phase is Phase.FORWARD and not of.owners and name in {"sample", "rsample"}:
+            made = self.combined(of.tensors, node, tolerant=True)
+            if isinstance(made, Tensor) and made.origins:
+                return made
+        return drawn
 
     def distribution_use(self, of: Distribution, name: str, node: cst.Call) -> Value:
         """What a method of a distribution, or a function of that name, gives: it computes with the distribution's
@@ -553,10 +567,10 @@ class Caller(Evaluator):
             return ANY_SCALAR
         if self.moves(name, arguments):
             return self._moved(of, name, arguments, node)
-        if name == "type" and isinstance(of, Tensor) and of.origins and arguments.positional:
-            if self._dtype(arguments.positional[0]) is None:  # the type of another tensor, and so its device
-                self._note_move(of, node)
-                of = replace(of, origins=frozenset(), home=Home.GIVEN)
+        kind = arguments.positional[0] if name == "type" and arguments.positional else None
+        if kind is not None and isinstance(of, Tensor) and of.origins and self._dtype(kind) is None:
+            self._note_move(of, node)  # the type of another tensor, and so its device
+            of = replace(of, origins=frozenset(), home=Home.GIVEN)
         if isinstance(of, Parameter) and known.keeps_parameter and name != "to":
             return of
         if known.like:
@@ -570,13 +584,15 @@ class Caller(Evaluator):
             if any(self._holds_placed(argument) for argument in arguments.values()):
                 self.note_fate(of, Fate.COLLECTS, node)
             return of
-        named: dict[int | str, Value] = {**dict(enumerate(arguments.positional)), **arguments.keywords}
+        named = arguments.named()
         values = [
             of,
             *(
                 option
                 for key, value in named.items()
-                if name not in _SHAPERS and not may_stay(f"torch.Tensor.{name}", key)
+                if name not in _SHAPERS
+                and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
+                and not may_stay(f"torch.Tensor.{name}", key)
                 for option in options_of(value)[:3]
             ),
         ]
@@ -638,7 +654,9 @@ class Caller(Evaluator):
             if len(guards) > len(origin.guards) or any(
                 one is not other for one, other in zip(guards, origin.guards, strict=False)
             ):
-                self.note_fate(replace(of, origins=frozenset({origin})) if isinstance(of, Tensor) else of, Fate.SPARED, node)
+                self.note_fate(
+                    replace(of, origins=frozenset({origin})) if isinstance(of, Tensor) else of, Fate.SPARED, node
+                )
 
     def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
         first = arguments.positional[0] if arguments.positional else None
@@ -817,9 +835,7 @@ def _written(node: cst.BaseExpression) -> str:
 def _literals(arguments: Arguments) -> dict[int | str, object]:
     """The arguments that are written as literals, by position and by keyword; `...` for the others."""
     given: dict[int | str, object] = {}
-    named: dict[int | str, Value] = dict(enumerate(arguments.positional))
-    named.update(arguments.keywords)
-    for key, value in named.items():
+    for key, value in arguments.named().items():
         given[key] = value.literal if isinstance(value, Scalar) and value.literal is not MISSING else ...
     return given
 

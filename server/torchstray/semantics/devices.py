@@ -8,9 +8,10 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.names import dotted, walk
 
 # Where torch's own signatures say nothing. In TensorIterator, and so in all element-wise operations, a 0-dim tensor on
-# the CPU may join tensors on another device (PyTorch, "Tensor Views and broadcasting", aten/src/ATen/TensorIterator.cpp,
-# `compute_types`: `common_device` skips CPU scalars). These are written by hand or call a library, and check all of
-# their tensors (`c10::impl::check_and_update_common_device`, or the kernel's own check).
+# the CPU may join tensors on another device (PyTorch, "Tensor Views and broadcasting",
+# aten/src/ATen/TensorIterator.cpp, `compute_types`: `common_device` skips CPU scalars). These are written by hand or
+# call a library, and check all of their tensors (`c10::impl::check_and_update_common_device`, or the kernel's own
+# check).
 _STRICT = frozenset(
     {
         *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack"),
@@ -52,6 +53,13 @@ def may_stay(name: str, key: int | str) -> bool:
     return key in (positions if isinstance(key, int) else keywords)
 
 
+def may_be_tensor(name: str, key: int | str) -> bool:
+    """Whether the argument of this position (`self` of a method counted) or keyword may be a tensor in the function or
+    method of this plain name: `x.roll(n)` takes a number, also from a tensor on the CPU."""
+    known = torch_api.tensor_arguments(name)
+    return known is None or key in known
+
+
 def keeps_dimensions(name: str) -> bool:
     """Whether the function or method of this plain name never turns a tensor with dimensions into one without."""
     return name in torch_api.keeping_dimensions()
@@ -85,8 +93,8 @@ def is_tensor_method(name: str) -> bool:
 
 
 def used_as_tensor(function: cst.FunctionDef, parameter: cst.Param) -> bool:
-    """Whether a function treats an argument as nothing but a tensor: it calls a tensor's methods, reads its shape, takes
-    slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
+    """Whether a function treats an argument as nothing but a tensor: it calls a tensor's methods, reads its shape,
+    takes slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
     name = parameter.name.value
     seen = False
     against = False

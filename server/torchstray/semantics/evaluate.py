@@ -80,6 +80,15 @@ def _either_zero_dim(left: bool | None, right: bool | None) -> bool | None:
     return False if left is False or right is False else left if left == right else None
 
 
+def _faulty(left: Tensor, right: Tensor, tolerant: bool) -> frozenset[Origin]:
+    """What made two tensors that are combined, and keeps the result on the CPU: not a 0-dim one beside another."""
+    if tolerant and left.zero_dim is False and right.zero_dim is not False:
+        return left.origins
+    if tolerant and right.zero_dim is False and left.zero_dim is not False:
+        return right.origins
+    return left.origins | right.origins
+
+
 def decorators(function: cst.FunctionDef) -> set[str]:
     """The decorators of a function as they are written, without their arguments."""
     found = set()
@@ -400,7 +409,7 @@ class Evaluator(abc.ABC):
                 dtype=_wider(left.dtype, right.dtype),
                 bounded=False,
                 zero_dim=_either_zero_dim(left.zero_dim, right.zero_dim),
-                origins=left.origins | right.origins,
+                origins=_faulty(left, right, tolerant),
                 leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,

@@ -172,7 +172,8 @@ class Interpreter(Caller):
         with self.model.following(cls):
             value = interpreter.run_function(FunctionValue(method, owner.statement, owner, SelfValue(cls)), arguments)
         for key, meeting in facts.meetings.items():
-            if meeting.fate is not Fate.RETURNED and any(self._holds_origin(value, meeting.origin) for value in arguments.values()):
+            handed = any(self._holds_origin(argument, meeting.origin) for argument in arguments.values())
+            if handed and meeting.fate is not Fate.RETURNED:
                 self.facts.meetings.setdefault(key, replace(meeting, entry=self.entry))
         return _without_strays(value)
 

@@ -109,8 +109,8 @@ class Made(enum.Enum):
 class Origin:
     """What makes a tensor on the CPU because nobody names a device: the call, the assigned name, the default argument
     or the cached function at `place`. `name` is what the user calls it by, `function` the one it stands in, `guards`
-    the tests around it. `near` are the names there of tensors that are on the module's device; `takes_device` says that the call can be
-    given a device."""
+    the tests around it. `near` are the names there of tensors that are on the module's device; `takes_device` says that
+    the call can be given a device."""
 
     made: Made
     place: Place
@@ -406,6 +406,12 @@ class Arguments:
         if position is not None and position < len(self.positional):
             return self.positional[position]
         return None
+
+    def named(self) -> dict[int | str, Value]:
+        """All arguments by position or keyword."""
+        named: dict[int | str, Value] = dict(enumerate(self.positional))
+        named.update(self.keywords)
+        return named
 
     def values(self) -> Iterator[Value]:
         """All arguments, positional ones first."""

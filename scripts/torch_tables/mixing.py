@@ -1,7 +1,9 @@
-"""Which functions and methods never turn a tensor with dimensions into one without: those may join any device."""
+"""What decides whether tensors on two devices may meet in a call: which arguments are tensors, and whether a result has
+dimensions (one without may join any device)."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,6 +13,34 @@ from torch.utils._pytree import tree_leaves
 from torch_tables.running import attempt
 
 _NAMESPACES = (torch, torch.nn.functional, torch.special, torch.fft, torch.linalg)
+
+
+def tensor_arguments(methods: Iterable[str], functions: Iterable[str]) -> dict[str, list[int | str]]:
+    """The arguments that are tensors, or lists of them, in some form of each function or method: by position (`self` of
+    a method counted) and keyword. Names of which torch says nothing are left out."""
+    names = {*methods, *(name.rpartition(".")[2] for name in functions)}
+    found = {name: _tensors_of(name) for name in sorted(names) if not name.startswith("_")}
+    return {name: arguments for name, arguments in found.items() if arguments is not None}
+
+
+def _tensors_of(name: str) -> list[int | str] | None:
+    forms = [
+        [(argument.name, str(argument.type)) for argument in schema.arguments if argument.name != "out"]
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    ]
+    for call in _calls(name):
+        try:
+            parameters = inspect.signature(call).parameters.values()
+        except ValueError:  # torch's own, in C++, declare nothing
+            continue
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return None
+        forms.append([(parameter.name, str(parameter.annotation)) for parameter in parameters])
+    if not forms:
+        return None
+    positions = {place for form in forms for place, (_, kind) in enumerate(form) if "Tensor" in kind}
+    keywords = {word for form in forms for word, kind in form if "Tensor" in kind and word != "self"}
+    return [*sorted(positions), *sorted(keywords)]
 
 
 def keeping_dimensions(methods: Iterable[str], functions: Iterable[str]) -> list[str]:
