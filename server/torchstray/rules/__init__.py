@@ -20,6 +20,7 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.class_level_state import ClassLevelState
     from torchstray.rules.computed_parameter import ComputedParameter
     from torchstray.rules.discarded_move import DiscardedMove
+    from torchstray.rules.global_tensor import GlobalTensor
     from torchstray.rules.layer_in_forward import LayerInForward
     from torchstray.rules.missing_device import MissingDevice
     from torchstray.rules.unregistered_module import UnregisteredModule
@@ -34,6 +35,7 @@ def all_rules() -> tuple[Rule, ...]:
         UnregisteredModule(),
         UnregisteredParameter(),
         UnregisteredTensor(),
+        GlobalTensor(),
         MissingDevice(),
         DiscardedMove(),
     )

@@ -762,6 +762,9 @@ class Caller(Evaluator):
         if name in {"values", "children", "modules", "keys", "items"}:
             if name == "values" and of.children:
                 return Container(Shape.LIST, [one_of(of.children)])
+            if name == "items" and of.children:
+                pair = Container(Shape.TUPLE, [ANY_SCALAR, one_of(of.children)], exact=True)
+                return Container(Shape.LIST, [pair])
             return UNKNOWN
         if known is None:
             self._hand_on(arguments, node)

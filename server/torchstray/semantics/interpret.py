@@ -140,11 +140,25 @@ class Interpreter(Caller):
 
         result = self._in_frame(frame, run, node)
         if self.remembers(function):
-            origin = Origin(Made.CACHED, Place(function.statement, function.node), function.node.name.value, function)
-            result = made_by(result, origin)
+            result = self._remembered(function, result, node)
         if function.node.asynchronous is not None:
             return UNKNOWN
         return result
+
+    def _remembered(self, function: FunctionValue, result: Value, node: cst.CSTNode) -> Value:
+        """What a function returns again and again, to the present frame."""
+        assert isinstance(function.node, cst.FunctionDef)
+        inside = bool(self.frames)
+        origin = Origin(
+            Made.CACHED,
+            Place(function.statement, function.node),
+            function.node.name.value,
+            self.frame.function if inside else None,
+            near=self._near() if inside else (),
+            owner=function.owner,
+            call=self.place(node) if inside and isinstance(result, Tensor) else None,
+        )
+        return made_by(result, origin)
 
     def remembers(self, function: FunctionValue) -> bool:
         """Whether a function returns again what it has returned for the same arguments."""

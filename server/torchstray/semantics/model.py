@@ -33,6 +33,8 @@ from torchstray.semantics.values import (
     Value,
     contents,
     made_by,
+    one_of,
+    options_of,
 )
 from torchstray.syntax.document import Document, Statement
 
@@ -272,8 +274,13 @@ class FileModel:
             interpreter.frames.pop()
         for name, value in self.globals.items():
             place = self.names.assigned.get(name)
-            if place is not None:
+            if place is not None and not _moved_somewhere(value):
                 self.globals[name] = made_by(value, Origin(Made.FILE, place, name))
+            elif place is not None:
+                self.globals[name] = one_of(
+                    replace(option, origins=frozenset()) if isinstance(option, Tensor) else option
+                    for option in options_of(value)
+                )
         self._collect(interpreter)
         return interpreter
 
@@ -339,6 +346,12 @@ class FileModel:
         for statement in self.document.statements:
             _collect_foreign(statement.tree, found)
         return frozenset(found)
+
+
+def _moved_somewhere(value: Value) -> bool:
+    """Whether one of several branches has moved a tensor, so that somebody has thought of its device."""
+    tensors = [option for option in options_of(value) if isinstance(option, Tensor)]
+    return any(not tensor.origins for tensor in tensors)
 
 
 def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:

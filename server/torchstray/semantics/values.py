@@ -110,7 +110,8 @@ class Origin:
     """What makes a tensor on the CPU because nobody names a device: the call, the assigned name, the default argument
     or the cached function at `place`. `name` is what the user calls it by, `function` the one it stands in, `guards`
     the tests around it. `near` are the names there of tensors that are on the module's device; `takes_device` says that
-    the call can be given a device."""
+    the call can be given a device. `owner` is the class of a cached method, `call` where the cached function is
+    called."""
 
     made: Made
     place: Place
@@ -119,6 +120,8 @@ class Origin:
     guards: tuple[cst.BaseExpression, ...] = ()
     near: tuple[str, ...] = ()
     takes_device: bool = True
+    owner: ClassModel | None = None
+    call: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
