@@ -23,6 +23,7 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.global_tensor import GlobalTensor
     from torchstray.rules.layer_in_forward import LayerInForward
     from torchstray.rules.missing_device import MissingDevice
+    from torchstray.rules.stale_cache import StaleCache
     from torchstray.rules.unregistered_module import UnregisteredModule
     from torchstray.rules.unregistered_parameter import UnregisteredParameter
     from torchstray.rules.unregistered_tensor import UnregisteredTensor
@@ -36,6 +37,7 @@ def all_rules() -> tuple[Rule, ...]:
         UnregisteredParameter(),
         UnregisteredTensor(),
         GlobalTensor(),
+        StaleCache(),
         MissingDevice(),
         DiscardedMove(),
     )

@@ -727,7 +727,8 @@ class Caller(Evaluator):
             return NONE
         known = torch_api.module_method(name)
         if known is not None:
-            return of if known.returns_self else UNKNOWN
+            itself = of.of if isinstance(of, SuperValue) else of
+            return itself if known.returns_self else UNKNOWN
         self._hand_on(arguments, node)
         return INPUT if self.phase is Phase.FORWARD else UNKNOWN
 

@@ -13,7 +13,7 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.devices import asks_for_device
-from torchstray.semantics.facts import ClassFacts, Fate, Handling, Meeting, Phase, Use
+from torchstray.semantics.facts import ClassFacts, Fate, Handling, Meeting, Phase, Remembered, Use
 from torchstray.semantics.names import FileNames, dotted
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -117,7 +117,7 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
 @dataclass
 class Frame:
     """One running function, class body or file. `guards` are the tests of the `if` statements around the present
-    statement."""
+    statement, `passed` those of the ones before it that have left the function in a branch."""
 
     statement: Statement
     names: dict[str, Value] = field(default_factory=dict)
@@ -128,6 +128,7 @@ class Frame:
     loops: int = 0
     for_loops: list[cst.For] = field(default_factory=list)
     guards: tuple[cst.BaseExpression, ...] = ()
+    passed: tuple[cst.BaseExpression, ...] = ()
     done: bool = False
 
 
@@ -218,7 +219,7 @@ class Evaluator(abc.ABC):
     @property
     def guards(self) -> tuple[cst.BaseExpression, ...]:
         """The tests of all `if` statements and conditional expressions around what is evaluated."""
-        return tuple(guard for frame in self.frames for guard in frame.guards)
+        return tuple(guard for frame in self.frames for guard in (*frame.passed, *frame.guards))
 
     @property
     def entry(self) -> str:
@@ -333,8 +334,16 @@ class Evaluator(abc.ABC):
         kinds = decorators(method)
         function = FunctionValue(method, owner.statement, owner, None if "staticmethod" in kinds else bound)
         if kinds & {"property", "cached_property", "functools.cached_property"}:
-            return self.call_function(function, Arguments(), node)
+            value = self.call_function(function, Arguments(), node)
+            if "property" not in kinds:
+                self.note_remembered(function, value, node)
+            return value
         return function
+
+    def note_remembered(self, function: FunctionValue, value: Value, node: cst.CSTNode) -> None:
+        """Note that `value` is what a method has returned once and will return again."""
+        if self.facts is not None and self.phase is Phase.FORWARD:
+            self.facts.remembered.append(Remembered(function, value, self.place(node), self.entry))
 
     def self_attribute(self, of: SelfValue | SuperValue, name: str, node: cst.CSTNode) -> Value:
         """What `self.name` or `super().name` is."""

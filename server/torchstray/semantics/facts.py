@@ -49,7 +49,8 @@ class How(enum.Enum):
 class Store:
     """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call
     of `setattr`), `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method`
-    the function it stands in. `lazily` says that it only runs where the attribute is not there yet."""
+    the function it stands in. `lazily` says that it only runs where the attribute is not there yet; `guards` are all
+    tests around it, and `near` the names there of tensors that are on the module's device."""
 
     attribute: str
     value: Value
@@ -62,6 +63,8 @@ class Store:
     method: FunctionValue | None = None
     in_loop: bool = False
     lazily: bool = False
+    guards: tuple[cst.BaseExpression, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 class Handling(enum.Enum):
@@ -100,6 +103,31 @@ class Meeting:
 
     origin: Origin
     fate: Fate
+    place: Place
+    entry: str
+
+
+@dataclass(frozen=True, eq=False)
+class KeptItem:
+    """`self.attribute[key] = value`, by the assignment whose target is at `target`, while `forward` or a step method
+    runs; `key` is the value of the key. The rest is as in `Store`."""
+
+    attribute: str
+    key: Value
+    value: Value
+    target: Place
+    method: FunctionValue | None
+    guards: tuple[cst.BaseExpression, ...]
+    near: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """A method of the class that is run once and whose result, `value`, is kept: a cached property, or a method with a
+    cache. `place` is where `entry` first reads or calls it."""
+
+    function: FunctionValue
+    value: Value
     place: Place
     entry: str
 
@@ -202,6 +230,8 @@ class ClassFacts:
     uses: list[Use] = field(default_factory=list)
     meetings: dict[tuple[cst.CSTNode, Fate, cst.CSTNode], Meeting] = field(default_factory=dict)
     built: list[Built] = field(default_factory=list)
+    kept_items: list[KeptItem] = field(default_factory=list)
+    remembered: list[Remembered] = field(default_factory=list)
     early: list[Early] = field(default_factory=list)
     emptied: list[Emptied] = field(default_factory=list)
     class_state: list[ClassState] = field(default_factory=list)

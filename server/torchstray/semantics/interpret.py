@@ -11,7 +11,7 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.devices import asks_for_device, used_as_tensor
+from torchstray.semantics.devices import used_as_tensor
 from torchstray.semantics.evaluate import INPUT, PLACED, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
@@ -22,6 +22,7 @@ from torchstray.semantics.facts import (
     Fate,
     Handling,
     How,
+    KeptItem,
     NonLeaf,
     Phase,
     Registration,
@@ -140,6 +141,8 @@ class Interpreter(Caller):
 
         result = self._in_frame(frame, run, node)
         if self.remembers(function):
+            if function.owner is not None and self.frames and not any(map(_names_device, arguments.values())):
+                self.note_remembered(function, result, node)
             result = self._remembered(function, result, node)
         if function.node.asynchronous is not None:
             return UNKNOWN
@@ -180,6 +183,8 @@ class Interpreter(Caller):
             built=[],
             early=[],
             registrations=[],
+            kept_items=[],
+            remembered=[],
             meetings={},
         )
         interpreter = Interpreter(self.model, facts, Phase.FORWARD)
@@ -530,7 +535,9 @@ class Interpreter(Caller):
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
         left = self._branches([node.body, orelse], [self.narrowed(node.test, True), self.narrowed(node.test, False)])
-        self.frame.guards = (*guards, node.test) if left and asks_for_device(node.test) else guards
+        self.frame.guards = guards
+        if left:
+            self.frame.passed = (*self.frame.passed, node.test)
 
     def _for(self, node: cst.For) -> None:
         iterated = self.evaluate(node.iter)
@@ -614,6 +621,7 @@ class Interpreter(Caller):
                 option.keys.append(key)
                 option.exact = False
                 option.grown_at.append(self.place(statement))
+                self._note_item(option, key, value, target)
             elif isinstance(option, ModuleInstance):
                 option.children.append(value)
                 for module in modules_in([value]):
@@ -627,6 +635,14 @@ class Interpreter(Caller):
                 self.note_use(value, Handling.HARMLESS, statement)
                 if any(isinstance(part, Input) and part.placed for part in options_of(value)):
                     self.note_fate(option, Fate.COLLECTS, statement)
+
+    def _note_item(self, holder: Container, key: Value, value: Value, target: cst.Subscript) -> None:
+        if self.facts is not None and self.phase is Phase.FORWARD:
+            for attribute in sorted(holder.owners):
+                item = KeptItem(
+                    attribute, key, value, self.place(target), self.frame.function, self.guards, self._near()
+                )
+                self.facts.kept_items.append(item)
 
     def _bind_attribute(
         self, target: cst.Attribute, value: Value, statement: cst.CSTNode, expression: cst.BaseExpression | None
@@ -696,6 +712,8 @@ class Interpreter(Caller):
             self.frame.function,
             self._in_loop(),
             self._lazily(),
+            self.guards,
+            self._near(),
         )
         facts.stores.append(store)
         facts.live[name] = (store,)
@@ -971,6 +989,13 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         node = node.func.value
     return node if dotted(node) is not None or isinstance(node, cst.Subscript) else None
+
+
+def _names_device(value: Value) -> bool:
+    """Whether an argument makes a cache tell devices apart: a device, or a tensor."""
+    return any(
+        isinstance(held, Device | Tensor) or (isinstance(held, Input) and held.proven) for held in contents(value)
+    )
 
 
 def _without_strays(value: Value) -> Value:
