@@ -21,6 +21,7 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.computed_parameter import ComputedParameter
     from torchstray.rules.discarded_move import DiscardedMove
     from torchstray.rules.global_tensor import GlobalTensor
+    from torchstray.rules.hard_coded_device import HardCodedDevice
     from torchstray.rules.layer_in_forward import LayerInForward
     from torchstray.rules.missing_device import MissingDevice
     from torchstray.rules.stale_cache import StaleCache
@@ -39,6 +40,7 @@ def all_rules() -> tuple[Rule, ...]:
         GlobalTensor(),
         StaleCache(),
         MissingDevice(),
+        HardCodedDevice(),
         DiscardedMove(),
     )
 

@@ -12,7 +12,16 @@ from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Fate, Meeting
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.names import walk
-from torchstray.semantics.values import Made, ModuleInstance, Origin, Parameter, Tensor, Value, options_of
+from torchstray.semantics.values import (
+    FunctionValue,
+    Made,
+    ModuleInstance,
+    Origin,
+    Parameter,
+    Tensor,
+    Value,
+    options_of,
+)
 
 _LONGEST = 40
 
@@ -71,13 +80,18 @@ def _short(model: FileModel, meeting: Meeting, node: cst.BaseExpression) -> str 
 
 
 def device_source(facts: ClassFacts, origin: Origin, meeting: Meeting) -> str | None:
-    """What can be read where a tensor is made, and is on the device on which it should be: a tensor there, at best the
-    very one that it meets, or else something that the module registers; None where there is nothing."""
-    mentioned = set(names_in(meeting.place.node))
-    near = [name for name in origin.near if name != "self"]
-    if near:
-        return next((name for name in near if name in mentioned), near[0])
-    function = origin.function
+    """What can be read where a tensor is made, and is on the device on which it should be; None where there is
+    nothing."""
+    return device_of(facts, origin.near, origin.function, meeting.place.node)
+
+
+def device_of(facts: ClassFacts, near: Iterable[str], function: FunctionValue | None, node: cst.CSTNode) -> str | None:
+    """Something in a function that is on the module's device: one of the tensors `near`, at best one that `node`
+    mentions, or else what the module registers."""
+    mentioned = set(names_in(node))
+    names = [name for name in near if name != "self"]
+    if names:
+        return next((name for name in names if name in mentioned), names[0])
     if function is None or function.owner is None or not isinstance(function.node, cst.FunctionDef):
         return None
     if function.owner not in facts.cls.own_classes or not function.node.params.params:
@@ -85,11 +99,11 @@ def device_source(facts: ClassFacts, origin: Origin, meeting: Meeting) -> str | 
     owner = function.node.params.params[0].name.value
     if owner != "self":
         return None
-    path = next((path for path in _registered(facts.instance, facts, 0)), None)
+    path = next((path for path in _registered(facts)), None)
     return None if path is None else f"{owner}.{path}"
 
 
-def _registered(module: ModuleInstance, facts: ClassFacts, depth: int) -> Iterator[str]:
+def _registered(facts: ClassFacts) -> Iterator[str]:
     """The paths of parameters and buffers below `self` that are always there."""
     later: list[tuple[str, Value]] = []
     for name, stores in facts.live.items():

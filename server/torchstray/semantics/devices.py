@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from torchstray.semantics import torch_api
@@ -37,6 +39,7 @@ _FROM_THE_CPU: dict[str, tuple[frozenset[int], frozenset[str]]] = {
     "torch.Tensor.copy_": (frozenset({0}), frozenset({"src", "other"})),
     "torch.Tensor.set_": (frozenset({0}), frozenset({"source"})),
 }
+_CUDA = re.compile(r"cuda(:\d+)?")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "mps", "xpu", "npu", "is_available", "is_cpu", "is_meta")
 
 
@@ -72,6 +75,52 @@ def asks_for_device(test: cst.CSTNode) -> bool:
     if isinstance(test, cst.SimpleString):
         return any(word in test.value.lower() for word in _DEVICE_WORDS)
     return any(asks_for_device(child) for child in test.children)
+
+
+def named_device(call: cst.Call, name: str | None) -> str | None:
+    """The CUDA device that a call names itself, by a literal: `.cuda()`, `.cuda(1)`, `.to("cuda:0")`, `device="cuda"`
+    for a factory or layer of torch, `torch.cuda.FloatTensor(…)`. `name` is the full name of the function, None for a
+    method."""
+    if name is not None:
+        if name.startswith("torch.cuda.") and name.endswith("Tensor"):
+            return "cuda"
+        known = torch_api.function(name) is not None or torch_api.module_class(name) is not None
+        return _literal_argument(call, None) if known else None
+    if not isinstance(call.func, cst.Attribute):
+        return None
+    if call.func.attr.value == "to":
+        return _literal_argument(call, 0)
+    if call.func.attr.value != "cuda":
+        return None
+    places = [
+        argument.value for argument in call.args if argument.keyword is None or argument.keyword.value == "device"
+    ]
+    if not places:
+        return "cuda"
+    number = places[0]
+    return f"cuda:{number.value}" if isinstance(number, cst.Integer) else literal_device(number)
+
+
+def _literal_argument(call: cst.Call, position: int | None) -> str | None:
+    for place, argument in enumerate(call.args):
+        named = argument.keyword is not None and argument.keyword.value == "device"
+        if named or (argument.keyword is None and place == position):
+            return literal_device(argument.value)
+    return None
+
+
+def literal_device(node: cst.BaseExpression) -> str | None:
+    """The CUDA device that is written out: `"cuda"`, `torch.device("cuda:1")`, `torch.device("cuda", 1)`."""
+    if isinstance(node, cst.SimpleString):
+        text = node.evaluated_value
+        return text if isinstance(text, str) and _CUDA.fullmatch(text) else None
+    if isinstance(node, cst.Call) and (dotted(node.func) or "").rpartition(".")[2] == "device" and node.args:
+        device = literal_device(node.args[0].value)
+        if device is None or len(node.args) == 1:
+            return device
+        number = node.args[1].value
+        return f"{device}:{number.value}" if isinstance(number, cst.Integer) else None
+    return None
 
 
 # What tensors have, and what other things that `forward` is given have as well.

@@ -12,8 +12,8 @@ import libcst as cst
 
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
-from torchstray.semantics.devices import asks_for_device
-from torchstray.semantics.facts import ClassFacts, Fate, Handling, Meeting, Phase, Remembered, Use
+from torchstray.semantics.devices import asks_for_device, named_device
+from torchstray.semantics.facts import ClassFacts, Fate, FixedDevice, Handling, Meeting, Phase, Remembered, Use
 from torchstray.semantics.names import FileNames, dotted
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -810,11 +810,27 @@ class Evaluator(abc.ABC):
     def _call(self, node: cst.Call) -> Value:
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
+        self._note_fixed_device(function, node)
         called = [self.call(option, arguments, node) for option in options_of(function)]
         if len(called) > 1 and any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
             # One of several types or functions was chosen, and most likely for its device.
             called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
         return one_of(called)
+
+    def _note_fixed_device(self, function: Value, node: cst.Call) -> None:
+        """Note a call that names a CUDA device."""
+        if self.facts is None or node in self.facts.fixed_devices or self.default_devices:
+            return
+        name = function.name if isinstance(function, Qualified) else None
+        literal = named_device(node, name)
+        if literal is None:
+            return
+        options = options_of(function)
+        of = one_of(option.of for option in options if isinstance(option, Method)) if name is None else None
+        near = self._near() if self.phase is Phase.FORWARD else ()
+        self.facts.fixed_devices[node] = FixedDevice(
+            self.place(node), literal, of, self.phase, self.frame.function, self.guards, near
+        )
 
     def _lambda(self, node: cst.Lambda) -> Value:
         return FunctionValue(node, self.frame.statement, self.frame.owner, None, self._captures(node))

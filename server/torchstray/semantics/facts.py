@@ -133,6 +133,21 @@ class Remembered:
 
 
 @dataclass(frozen=True, eq=False)
+class FixedDevice:
+    """The call at `call`, in `function`, that names a CUDA device, as `literal`: `.cuda()`, `.to("cuda")`, a factory
+    with `device="cuda:0"`, `torch.cuda.FloatTensor(…)`. `receiver` is what a method moves; the rest is as in
+    `Store`."""
+
+    call: Place
+    literal: str
+    receiver: Value | None
+    phase: Phase
+    function: FunctionValue | None
+    guards: tuple[cst.BaseExpression, ...]
+    near: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Built:
     """A module or parameter made by the call at `value.place` in `forward` or a step method, `entry`, or in what it
     calls: in `function`. `lazily` says that it is only made where an attribute is not there yet."""
@@ -230,6 +245,7 @@ class ClassFacts:
     uses: list[Use] = field(default_factory=list)
     meetings: dict[tuple[cst.CSTNode, Fate, cst.CSTNode], Meeting] = field(default_factory=dict)
     built: list[Built] = field(default_factory=list)
+    fixed_devices: dict[cst.CSTNode, FixedDevice] = field(default_factory=dict)
     kept_items: list[KeptItem] = field(default_factory=list)
     remembered: list[Remembered] = field(default_factory=list)
     early: list[Early] = field(default_factory=list)

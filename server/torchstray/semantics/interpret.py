@@ -65,6 +65,8 @@ from torchstray.semantics.values import (
 if TYPE_CHECKING:
     from torchstray.semantics.model import FileModel
 
+# In place of the tests that the parts of a `try` statement are: the second asks whether there is such a device.
+_TRIED, _HANDLED = cst.Name("__tried__"), cst.Name("__device_is_missing__")
 _MOST_CALLS = 16
 _MOST_STATEMENTS = 10_000
 _GENERICS = {
@@ -185,6 +187,7 @@ class Interpreter(Caller):
             registrations=[],
             kept_items=[],
             remembered=[],
+            fixed_devices={},
             meetings={},
         )
         interpreter = Interpreter(self.model, facts, Phase.FORWARD)
@@ -560,13 +563,18 @@ class Interpreter(Caller):
 
     def _try(self, node: cst.Try | cst.TryStar) -> None:
         start = self._take()
+        guards = self.frame.guards
+        self.frame.guards = (*guards, _TRIED)
         self.run_suite(node.body)
+        self.frame.guards = guards
         if node.orelse is not None and not self.frame.done:
             self.run_suite(node.orelse.body)
         ends = [self._take()]
         for handler in node.handlers:
             self._restore(start)
+            self.frame.guards = (*guards, _HANDLED)
             self.run_suite(handler.body)
+            self.frame.guards = guards
             ends.append(self._take())
         self._join(ends)
         if node.finalbody is not None:
