@@ -136,7 +136,7 @@ class Bins(nn.Module):
 
     def forward(self, cost):
         bins = «torch.arange(self.count, dtype=torch.float32, device="cuda:0")»
-        return torch.einsum("bd,d->b", cost, bins)
+        return (cost * bins).sum(1)
 """,
             messages=(
                 '`torch.arange(self.count, dtype=torch.float32, device="cuda:0")` is fixed to `cuda:0`, so the '
@@ -154,7 +154,7 @@ class Bins(nn.Module):
 
     def forward(self, cost):
         bins = torch.arange(self.count, dtype=torch.float32, device=cost.device)
-        return torch.einsum("bd,d->b", cost, bins)
+        return (cost * bins).sum(1)
 """,
             build="Bins(3)",
             inputs="(torch.rand(2, 3),)",
@@ -459,7 +459,7 @@ class Half(nn.Module):
 
     def check(self, model: FileModel) -> Iterable[Finding]:
         for facts in model.modules:
-            if len(_literals(facts)) > 1:
+            if not facts.fixed_devices or len(_literals(facts)) > 1:
                 continue
             spoken_of = list(_of_other_rules(model, facts))
             for fixed in facts.fixed_devices.values():

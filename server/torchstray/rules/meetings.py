@@ -120,12 +120,18 @@ def _registered(facts: ClassFacts) -> Iterator[str]:
     for name, value in later:
         assert isinstance(value, ModuleInstance)
         known = torch_api.module_class(f"torch.{value.name}") if value.cls is None else None
-        if known is not None and value.state is not None and value.state.parameters and _has_weight(known):
-            yield f"{name}.weight"
+        weight = _weight_of(known) if known is not None else None
+        if weight is not None and value.state is not None and value.state.parameters:
+            yield f"{name}.{weight}"
 
 
-def _has_weight(cls: torch_api.ModuleClass) -> bool:
-    """Whether layers of this class always have a parameter `weight`."""
-    plain = ("Linear", "Bilinear", "Embedding", "EmbeddingBag", "LayerNorm", "PReLU")
+def _weight_of(cls: torch_api.ModuleClass) -> str | None:
+    """The parameter that layers of this class always have; None where that depends on their arguments."""
     last = cls.name.rpartition(".")[2]
-    return last in plain or last.startswith(("Conv", "BatchNorm", "GroupNorm"))
+    if last in {"Linear", "Bilinear", "Embedding", "EmbeddingBag", "LayerNorm", "PReLU"}:
+        return "weight"
+    if last.startswith(("Conv", "BatchNorm", "GroupNorm")):
+        return "weight"
+    if last in {"RNN", "LSTM", "GRU"}:
+        return "weight_ih_l0"
+    return "weight_ih" if last in {"RNNCell", "LSTMCell", "GRUCell"} else None

@@ -612,12 +612,52 @@ def _is_constant(value: Value) -> bool:
     return bool(tensors) and not others and all(tensor.source is Source.CONSTANT for tensor in tensors)
 
 
-def _keeps_tensor(value: Value) -> bool:
-    """Whether a value that is made while the model runs is, or holds, a tensor that no move of the module reaches."""
-    held = list(contents(value))
-    return any(isinstance(one, Tensor) and one.alias is None for one in held) and not any(
+def _keeps_tensor(kept: Store | KeptItem, expression: cst.BaseExpression | None) -> bool:
+    """Whether what a method keeps is, or holds, a tensor that no move of the module reaches, and that it can make
+    again: it takes sizes, types and devices from what it is given, and no numbers."""
+    held = list(contents(kept.value))
+    if any(isinstance(one, Tensor) and one.alias is None for one in held) and not any(
         isinstance(one, Input) for one in held
-    )
+    ):
+        return True
+    function = kept.method.node if kept.method is not None else None
+    if expression is None or not isinstance(function, cst.FunctionDef):
+        return False
+    placed = any(isinstance(one, Input) and one.placed for one in held)
+    return placed and not _uses_numbers(expression, function, set(kept.near), set())
+
+
+def _uses_numbers(node: cst.CSTNode, function: cst.FunctionDef, near: set[str], seen: set[str]) -> bool:
+    """Whether an expression, with the local names that it is made of, computes with what the function is given."""
+    if isinstance(node, cst.Name):
+        name = node.value
+        if name in seen or name == "self":
+            return False
+        made = [
+            other.value
+            for other in walk(function.body)
+            if isinstance(other, cst.Assign) and any(name in set(names_in(goal.target)) for goal in other.targets)
+        ]
+        if not made:
+            return name in near
+        return any(_uses_numbers(value, function, near, seen | {name}) for value in made)
+    if isinstance(node, cst.Attribute):
+        if node.attr.value in _DESCRIBING or node.attr.value.startswith("new_"):
+            return False
+        return _uses_numbers(node.value, function, near, seen)
+    if isinstance(node, cst.Call):
+        called = (dotted(node.func) or "").rpartition(".")[2]
+        parts: list[cst.CSTNode] = [node.func] if isinstance(node.func, cst.Attribute | cst.Call) else []
+        if isinstance(node.func, cst.Attribute) and called in {"to", "type_as", "type"}:
+            return _uses_numbers(node.func, function, near, seen)
+        if not called.endswith("_like"):
+            parts += [argument.value for argument in node.args]
+        return any(_uses_numbers(part, function, near, seen) for part in parts)
+    return any(_uses_numbers(child, function, near, seen) for child in node.children if not isinstance(child, cst.Arg))
+
+
+# What says how a tensor is, and not which numbers it holds.
+_DESCRIBING = frozenset({"shape", "size", "device", "dtype", "dim", "ndim", "is_cuda", "layout", "numel"})
 
 
 # Attributes
@@ -628,7 +668,7 @@ def _attributes(facts: ClassFacts) -> Iterator[_Kept]:
     seen: set[str] = set()
     for store in facts.stores:
         name = store.attribute
-        if store.phase is not Phase.FORWARD or name in seen or not _keeps_tensor(store.value):
+        if store.phase is not Phase.FORWARD or name in seen or not _keeps_tensor(store, store.expression):
             continue
         if not _is_cached(facts, store) or _is_state(facts, name) or _held_from_the_start(facts, name):
             continue
@@ -783,9 +823,11 @@ def _items(facts: ClassFacts) -> Iterator[_Kept]:
     """`if key not in self.masks: self.masks[key] = …`"""
     seen: set[str] = set()
     for item in facts.kept_items:
-        if item.attribute in seen or not _keeps_tensor(item.value) or item.method is None:
+        if item.attribute in seen or item.method is None:
             continue
         function = item.method.node
+        if not _keeps_tensor(item, _assigned(function, item.target.node)):
+            continue
         if any(asks_for_device(test) for test in item.guards) or _device_in_key(item, function):
             continue
         if not any(item.attribute in _attributes_asked_for(test, function) for test in item.guards):
@@ -794,6 +836,14 @@ def _items(facts: ClassFacts) -> Iterator[_Kept]:
             continue
         seen.add(item.attribute)
         yield _Kept(item.target, item.value, "forward", "make the device a part of the key", item=item)
+
+
+def _assigned(function: cst.CSTNode, target: cst.CSTNode) -> cst.BaseExpression | None:
+    """What is assigned to a target."""
+    for node in walk(function):
+        if isinstance(node, cst.Assign) and any(goal.target is target for goal in node.targets):
+            return node.value
+    return None
 
 
 def _device_in_key(item: KeptItem, function: cst.CSTNode) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -141,33 +142,33 @@ def is_tensor_method(name: str) -> bool:
     return name not in _SHARED_METHODS and torch_api.method(name) is not None
 
 
-def used_as_tensor(function: cst.FunctionDef, parameter: cst.Param) -> bool:
-    """Whether a function treats an argument as nothing but a tensor: it calls a tensor's methods, reads its shape,
-    takes slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
-    name = parameter.name.value
-    seen = False
-    against = False
+def tensor_parameters(function: cst.FunctionDef) -> frozenset[str]:
+    """The arguments that a function treats as nothing but tensors: it calls a tensor's methods, reads its shape, takes
+    slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
+    names = {parameter.name.value for parameter in (*function.params.params, *function.params.kwonly_params)}
+    tensors: set[str] = set()
+    others: set[str] = set()
     for node in walk(function.body):
-        if isinstance(node, cst.Attribute) and _is_name(node.value, name):
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
             attribute = node.attr.value
             if attribute in _TENSOR_ATTRIBUTES or is_tensor_method(attribute):
-                seen = True
+                tensors.add(node.value.value)
             elif attribute not in _SHARED_METHODS and torch_api.attribute(attribute) is None:
-                against = True
-        elif isinstance(node, cst.Subscript) and _is_name(node.value, name):
-            seen = seen or len(node.slice) > 1
-            against = against or _is_key(node)
+                others.add(node.value.value)
+        elif isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
+            if len(node.slice) > 1:
+                tensors.add(node.value.value)
+            if _is_key(node):
+                others.add(node.value.value)
         elif isinstance(node, cst.Call):
-            against = against or _is_name(node.func, name) or _is_number_in(node, name)
+            others |= {node.func.value} if isinstance(node.func, cst.Name) else set()
+            others |= set(_numbers_in(node))
         elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
-            seen = seen or _is_name(node.left, name) or _is_name(node.right, name)
-    first = next((other.name.value for other in function.params.params[1:]), None)
-    is_input = function.name.value == "forward" and first == name and parameter.default is None
-    return (seen or is_input) and not against
-
-
-def _is_name(node: cst.CSTNode, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
+            tensors |= {side.value for side in (node.left, node.right) if isinstance(side, cst.Name)}
+    first = next(iter(function.params.params[1:]), None)
+    if function.name.value == "forward" and first is not None and first.default is None:
+        tensors.add(first.name.value)
+    return frozenset((tensors & names) - others)
 
 
 def _is_key(node: cst.Subscript) -> bool:
@@ -175,10 +176,11 @@ def _is_key(node: cst.Subscript) -> bool:
     return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
-def _is_number_in(call: cst.Call, name: str) -> bool:
-    """Whether a call takes an argument for a number, or for a container."""
+def _numbers_in(call: cst.Call) -> Iterator[str]:
+    """The names that a call takes for numbers, or for containers."""
     called = dotted(call.func) or ""
     last = called.rpartition(".")[2]
     counts = called in {"range", "int", "isinstance", "enumerate", "zip", "dict", "sorted", "str"}
     makes = last in {"zeros", "ones", "empty", "full", "arange", "eye", "rand", "randn", "linspace", "tensor"}
-    return (counts or makes) and any(_is_name(argument.value, name) for argument in call.args)
+    if counts or makes:
+        yield from (argument.value.value for argument in call.args if isinstance(argument.value, cst.Name))

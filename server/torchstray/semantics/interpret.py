@@ -11,7 +11,7 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.devices import used_as_tensor
+from torchstray.semantics.devices import tensor_parameters
 from torchstray.semantics.evaluate import INPUT, PLACED, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
@@ -268,10 +268,9 @@ class Interpreter(Caller):
         function = frame.function.node if frame.function is not None else None
         if not isinstance(function, cst.FunctionDef):
             return False
-        key = (function, parameter.name.value)
-        if key not in self.model.tensor_parameters:
-            self.model.tensor_parameters[key] = used_as_tensor(function, parameter)
-        return self.model.tensor_parameters[key]
+        if function not in self.model.tensor_parameters:
+            self.model.tensor_parameters[function] = tensor_parameters(function)
+        return parameter.name.value in self.model.tensor_parameters[function]
 
     def _default(self, default: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value:
         """What a default argument is: made once, when the function is defined."""

@@ -69,7 +69,7 @@ class FileModel:
         self._building: list[ClassFacts] = []
         self._followed: list[ClassModel] = []
         self._follows_left = _MOST_FOLLOWED
-        self.tensor_parameters: dict[tuple[cst.FunctionDef, str], bool] = {}
+        self.tensor_parameters: dict[cst.FunctionDef, frozenset[str]] = {}
         self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
         self._define()
 
