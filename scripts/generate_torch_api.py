@@ -19,6 +19,7 @@ from torch import nn
 
 from torch_tables import methods, names
 from torch_tables.functions import Functions, kind_of_dtype
+from torch_tables.mixing import keeping_dimensions, tensor_arguments
 from torch_tables.modules import Modules
 from torch_tables.running import attempt, kind_of, process_group, quiet
 from torch_tables.signatures import Stubs
@@ -45,6 +46,7 @@ def generate() -> tuple[dict[str, Any], list[str]]:
     module_table = {name: layers.entry(name, public.canonical) for name in classes}
     method_table, unknown_methods = methods.tensor_methods(stubs)
     kinds = {name: kind for name, value in objects.items() if (kind := _kind(value))}
+    tensor_functions = [name for name, entry in function_table.items() if entry["returns"] in {"tensor", "tensors"}]
     tables = {
         "attributes": methods.tensor_attributes(stubs),
         "distribution_members": methods.distribution_members(),
@@ -56,6 +58,7 @@ def generate() -> tuple[dict[str, Any], list[str]]:
         },
         "exports": {name: names.exports(module) for name, module in modules.items() if name in names.NAMESPACES},
         "functions": function_table,
+        "keeping_dimensions": keeping_dimensions(method_table, tensor_functions),
         "kinds": kinds,
         "methods": method_table,
         "module_attributes": methods.module_attributes(),
@@ -63,6 +66,7 @@ def generate() -> tuple[dict[str, Any], list[str]]:
         "modules": module_table,
         "namespaces": names.namespaces(),
         "optimizers": _constructors(objects, torch.optim.Optimizer),
+        "tensor_arguments": tensor_arguments(method_table, tensor_functions),
         "torch": torch.__version__.partition("+")[0],
     }
     tables["aliases"] = names.module_aliases(modules) | public.aliases({*function_table, *module_table, *kinds})

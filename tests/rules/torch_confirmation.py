@@ -1,8 +1,8 @@
 """What real torch says about an example: what a move leaves behind, what `forward` builds, and what comes out.
 
-Each observation runs the example anew, three times: once to run `forward` on the CPU, once to move the module and walk
-it, once to run it moved. A repair moves constructions to other places, so the random numbers of a program and of its
-repair would be drawn in another order; `SteadyDraws` keeps them comparable.
+Each observation runs the example anew, four times: once to run `forward` on the CPU, once to move the module and walk
+it, once to run it moved, and once to run it, move it and run it again. A repair moves constructions to other places, so
+the random numbers of a program and of its repair would be drawn in another order; `SteadyDraws` keeps them comparable.
 
 The move that is walked replaces the data of every registered tensor by a copy, exactly as a move to a GPU does:
 parameters change in place, so an alias of one follows; buffers are replaced, so an alias of one stays behind.
@@ -76,7 +76,7 @@ def observe(code: str, build: str, inputs: str) -> Observation:
         return Observation(failure, (), (), None, frozenset(), None)
     with fresh_program(code) as evaluate:
         strays = tuple(sorted(left_behind(evaluate(build))))
-    mixed = run_moved(code, build, inputs)
+    mixed = run_moved(code, build, inputs) or run_moved(code, build, inputs, after_a_call=True)
     return Observation(None, strays, tuple(dict.fromkeys(kept_kinds(built))), mixed, keys, output)
 
 
@@ -258,8 +258,9 @@ def held_by_class(cls: type) -> Iterator[tuple[str, object]]:
                     yield f".{owner.__name__}.{name}", held
 
 
-def run_moved(code: str, build: str, inputs: str) -> str | None:
-    """Run the module on the meta device and return the message where devices are mixed.
+def run_moved(code: str, build: str, inputs: str, after_a_call: bool = False) -> str | None:
+    """Run the module on the meta device and return the message where devices are mixed; `after_a_call`, it has been run
+    on the CPU before it was moved.
 
     None also where it ends in another way: what depends on values cannot run without data.
     """
@@ -267,7 +268,7 @@ def run_moved(code: str, build: str, inputs: str) -> str | None:
         module = evaluate(build)
         arguments = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), evaluate(inputs))
         try:
-            if any(is_lazy(parameter) for parameter in module.parameters()):
+            if after_a_call or any(is_lazy(parameter) for parameter in module.parameters()):
                 module(*evaluate(inputs))  # a move to the meta device takes the laziness away, one to a GPU does not
             with parameters_changed_in_place():
                 module.to("meta")

@@ -22,9 +22,13 @@ def all_rules() -> tuple[Rule, ...]:
     from torchstray.rules.class_level_state import ClassLevelState
     from torchstray.rules.computed_parameter import ComputedParameter
     from torchstray.rules.discarded_move import DiscardedMove
+    from torchstray.rules.global_tensor import GlobalTensor
+    from torchstray.rules.hard_coded_device import HardCodedDevice
     from torchstray.rules.layer_in_forward import LayerInForward
+    from torchstray.rules.missing_device import MissingDevice
     from torchstray.rules.model_not_moved import ModelNotMoved
     from torchstray.rules.optimizer_misses_parameters import OptimizerMissesParameters
+    from torchstray.rules.stale_cache import StaleCache
     from torchstray.rules.unregistered_module import UnregisteredModule
     from torchstray.rules.unregistered_parameter import UnregisteredParameter
     from torchstray.rules.unregistered_tensor import UnregisteredTensor
@@ -37,6 +41,10 @@ def all_rules() -> tuple[Rule, ...]:
         UnregisteredModule(),
         UnregisteredParameter(),
         UnregisteredTensor(),
+        GlobalTensor(),
+        StaleCache(),
+        MissingDevice(),
+        HardCodedDevice(),
         DiscardedMove(),
         ModelNotMoved(),
         OptimizerMissesParameters(),

@@ -10,8 +10,10 @@ import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, Evaluator
-from torchstray.semantics.facts import Handling, Phase
+from torchstray.semantics.devices import is_tensor_method, joins, keeps_dimensions, may_be_tensor, may_stay
+from torchstray.semantics.evaluate import INPUT, PLACED, Evaluator
+from torchstray.semantics.facts import Fate, Handling, Phase
+from torchstray.semantics.names import dotted
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -33,6 +35,7 @@ from torchstray.semantics.values import (
     ModuleInstance,
     Moved,
     Name,
+    Origin,
     Parameter,
     Partial,
     Qualified,
@@ -58,6 +61,15 @@ _SMALL_RESULTS = frozenset(
     {"sin", "cos", "tanh", "sigmoid", "softmax", "sign", "normalize", "zeros_like", "ones_like", "triu", "tril", "bool"}
 )
 _SMALL = 256
+# Whose results lie on the CPU, whatever they are made of, although no `device` can be given.
+_ALWAYS_ON_THE_CPU = frozenset(
+    {
+        *(f"torch.{kind}Tensor" for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char")),
+        *("torch.ByteTensor", "torch.BoolTensor", "torch.Tensor", "torch.from_numpy", "torch.frombuffer"),
+    }
+)
+# Which take tensors, memory or files for their data, and may follow them.
+_FOLLOWING = frozenset({"normal", "from_dlpack", "from_file", "nested_tensor"})
 # Which change the number of dimensions, or take numbers that say how: not in torch's signatures either.
 _REDUCTIONS = frozenset(
     {
@@ -162,6 +174,11 @@ class Caller(Evaluator):
         """Note that a module or a parameter is made here."""
 
     @abc.abstractmethod
+    def follow(self, cls: ClassModel, arguments: Arguments, node: cst.Call) -> Value | None:
+        """What the `forward` of a module class of this file gives, with what it does to tensors made on the CPU; None
+        where that cannot be seen."""
+
+    @abc.abstractmethod
     def optimizer(self, arguments: Arguments, node: cst.Call) -> None:
         """Note what an optimizer is given."""
 
@@ -178,7 +195,7 @@ class Caller(Evaluator):
             for argument in arguments.values():
                 handling = Handling.FAILS if self.phase is Phase.FORWARD else Handling.HANDED_ON
                 self.note_use(argument, handling, node)
-            return INPUT
+            return self._module_call(function, arguments, node) if isinstance(function, ModuleInstance) else INPUT
         if isinstance(function, Partial):
             merged = Arguments(
                 function.arguments.positional + arguments.positional,
@@ -198,8 +215,49 @@ class Caller(Evaluator):
                 return self.call_function(bound, arguments, node)
         if isinstance(function, SelfValue):
             self._hand_on(arguments, node)
-            return INPUT
+            return self._own_call(function, arguments, node)
         return self._unknown_call(arguments, node)
+
+    def _module_call(self, module: ModuleInstance, arguments: Arguments, node: cst.Call) -> Value:
+        """What calling a module gives, and what becomes of tensors made on the CPU that it gets."""
+        if self.phase is not Phase.FORWARD:
+            return INPUT
+        state = module.whole_state()
+        placed = state is not None and (state.parameters or state.buffers)
+        placed = placed or any(self._holds_placed(argument) for argument in arguments.values())
+        if module.cls is not None:
+            if any(self.has_origins(argument) for argument in arguments.values()):
+                followed = self.follow(module.cls, arguments, node)
+                return PLACED if followed is None and placed else followed or INPUT
+        elif placed and (name := f"torch.{module.name}") and torch_api.module_class(name) is not None:
+            named = arguments.named()
+            for key, argument in named.items():
+                if not may_stay(name, key):
+                    self.note_fate(argument, Fate.FAILS, node)
+            for tensor in module.given:
+                self.note_fate(tensor, Fate.FAILS, node)
+        elif (
+            state is not None
+            and torch_api.module_class(f"torch.{module.name}") is not None
+            and any(self.has_origins(argument) for argument in arguments.values())
+        ):
+            return self.combined(arguments.values(), node, tolerant=False)
+        return PLACED if placed else INPUT
+
+    def _own_call(self, module: SelfValue, arguments: Arguments, node: cst.Call) -> Value:
+        if self.phase is not Phase.FORWARD or self.facts is None:
+            return INPUT
+        state = self.facts.instance.whole_state()
+        if any(self.has_origins(argument) for argument in arguments.values()):
+            self.follow(module.cls, arguments, node)
+        placed = state is not None and (state.parameters or state.buffers)
+        return PLACED if placed or any(self._holds_placed(argument) for argument in arguments.values()) else INPUT
+
+    def _holds_placed(self, value: Value) -> bool:
+        return any(
+            (isinstance(held, Input) and held.placed) or (isinstance(held, Tensor) and held.alias is not None)
+            for held in contents(value)
+        )
 
     def _hand_on(self, arguments: Arguments, node: cst.Call) -> None:
         """Note that strays go to something that cannot be seen; where a device goes with them, to be moved there."""
@@ -272,7 +330,9 @@ class Caller(Evaluator):
         if self.phase is not Phase.FORWARD and any(isinstance(value, Tensor) for value in handed):
             # In `forward`, the tensor itself is the mistake, not the layer that gets it.
             state = replace(state, buffers=True)
-        return self._made(ModuleInstance(cls.name.removeprefix("torch."), state, self.place(node)), arguments)
+        module = ModuleInstance(cls.name.removeprefix("torch."), state, self.place(node))
+        module.given += [value for value in handed if self.has_origins(value)]
+        return self._made(module, arguments)
 
     def _starts_afresh(self, module: ModuleInstance, arguments: Arguments) -> bool:
         """Whether what a new module holds is more than it is given: parameters are made, buffers often passed on."""
@@ -330,8 +390,18 @@ class Caller(Evaluator):
             return first
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
-        values = [option for value in arguments.values() for option in options_of(value)[:3]]
-        result = self.combined(values, node, tolerant=last not in _JOINERS | {"where"})
+        named = arguments.named()
+        values = [
+            PLACED if key == 0 and isinstance(option, Input) and option.given else option
+            for key, value in named.items()
+            for option in options_of(value)[:3]
+            if may_be_tensor(last, key) and not may_stay(function.name, key)
+        ]
+        result = self.combined(values, node, tolerant=joins(last) and last not in _JOINERS)
+        if isinstance(result, Tensor) and result.origins:
+            result = self._with_dimensions(result, last)
+            if function.device and "device" in arguments.keywords:
+                result = self._placed_by(result, arguments.keywords["device"])
         if isinstance(result, Tensor):
             result = replace(result, bounded=_stays_small(result, last))
             result = _reshaped(result, last, len(arguments.positional) - 1 + len(arguments.keywords))
@@ -389,19 +459,58 @@ class Caller(Evaluator):
         size = arguments.get(0, "size")
         if isinstance(size, Container) and size.exact and not size.items and function.dtype_kind != "data":
             zero_dim = True
+        if last == "scalar_tensor":
+            zero_dim = True
         if last == "full" and isinstance(size, Container) and size.exact and not size.items:
             zero_dim = True
         if dtype is not None and not (isinstance(dtype, Scalar) and dtype.literal is None):
             kind = self._dtype(dtype)
         return Tensor(
             source=source,
-            home=Home.CPU if device is None else _home(device),
+            home=Home.FIXED if ".cuda." in function.name else Home.CPU if device is None else _home(device),
             dtype=kind if kind in {"int", "bool", "float", "complex"} else "float" if kind == "uninitialised" else None,
             bounded=bounded,
             zero_dim=zero_dim,
             requires_grad=isinstance(gradient, Scalar) and gradient.literal is True,
             made=self.place(node),
+            origins=self._origins(function, device, arguments, node),
         )
+
+    def _origins(
+        self, function: torch_api.Function, device: Value | None, arguments: Arguments, node: cst.Call
+    ) -> frozenset[Origin]:
+        """What to remember of a factory's call: nothing where it may follow the device of what it is given."""
+        if device is not None and device != NONE:
+            return frozenset()
+        if not function.device and function.name not in _ALWAYS_ON_THE_CPU:
+            return frozenset()
+        if function.name.rpartition(".")[2] in _FOLLOWING or "out" in arguments.keywords:
+            return frozenset()
+        if not arguments.complete and any(argument.star == "**" for argument in node.args):
+            return frozenset()
+        given = [option for value in arguments.values() for option in options_of(value)]
+        if any(
+            isinstance(option, Tensor | Parameter) or (isinstance(option, Input) and option.proven) for option in given
+        ):
+            return frozenset()
+        if function.dtype_kind == "data" and function.name != "torch.full" and function.name not in _ALWAYS_ON_THE_CPU:
+            data = arguments.get(0, "data")
+            if data is None or not all(isinstance(option, Scalar | Container) for option in options_of(data)):
+                return frozenset()
+        return self.made_here(node, _written(node.func), function.device)
+
+    def _with_dimensions(self, tensor: Tensor, name: str) -> Tensor:
+        """The result of a function or method, from one with `tensor`'s dimensions: where it may have none, it may join
+        other tensors on any device."""
+        kept = tensor.zero_dim is not False or keeps_dimensions(name)
+        return tensor if kept else replace(tensor, zero_dim=None)
+
+    def _placed_by(self, tensor: Tensor, device: Value) -> Tensor:
+        """`tensor` on the device that an argument names."""
+        if device == NONE:
+            return tensor
+        home = _home(device)
+        return tensor if home is Home.CPU else replace(tensor, home=home, origins=frozenset())
 
     def parameter(self, arguments: Arguments, node: cst.Call, buffer: bool = False) -> Value:
         """`nn.Parameter(...)` or `nn.Buffer(...)`."""
@@ -435,7 +544,12 @@ class Caller(Evaluator):
         return self._unknown_call(arguments, node)
 
     def _distribution_method(self, of: Distribution, name: str, node: cst.Call) -> Value:
-        return self.distribution_use(of, name, node)
+        drawn = self.distribution_use(of, name, node)
+        if self.phase is Phase.FORWARD and not of.owners and name in {"sample", "rsample"}:
+            made = self.combined(of.tensors, node, tolerant=True)
+            if isinstance(made, Tensor) and made.origins:
+                return made
+        return drawn
 
     def distribution_use(self, of: Distribution, name: str, node: cst.Call) -> Value:
         """What a method of a distribution, or a function of that name, gives: it computes with the distribution's
@@ -476,6 +590,8 @@ class Caller(Evaluator):
         if known is None:
             self._hand_on(arguments, node)
             return UNKNOWN if not isinstance(of, Input) else Input()
+        if isinstance(of, Input) and of.given and is_tensor_method(name):
+            of = PLACED
         returns = known.returned(_literals(arguments))
         if returns == "other":
             self.note_use(of, Handling.HARMLESS, node)
@@ -483,16 +599,38 @@ class Caller(Evaluator):
         if self.moves(name, arguments):
             return self._moved(of, name, arguments, node)
         itself = isinstance(of, Parameter) or (isinstance(of, Tensor) and of.alias == "parameter")
+        kind = arguments.positional[0] if name == "type" and arguments.positional else None
+        if kind is not None and isinstance(of, Tensor) and of.origins and self._dtype(kind) is None:
+            self._note_move(of, node)  # the type of another tensor, and so its device
+            of = replace(of, origins=frozenset(), home=Home.GIVEN)
         if itself and known.keeps_parameter and name != "to":
             return of
         if known.like:
-            made = Tensor(made=self.place(node), home=Home.FOLLOWS)
-            return INPUT if isinstance(of, Input) else made
+            if isinstance(of, Input):
+                return of if "device" not in arguments.keywords else INPUT
+            like = Tensor(made=self.place(node), home=Home.FOLLOWS)
+            if isinstance(of, Tensor) and "device" not in arguments.keywords:
+                like = replace(like, origins=of.origins)
+            return like
         if name in {"copy_", "index_put_"}:
+            if any(self._holds_placed(argument) for argument in arguments.values()):
+                self.note_fate(of, Fate.COLLECTS, node)
             return of
-        given = () if name in _SHAPERS else arguments.values()
-        values = [of, *(option for value in given for option in options_of(value)[:3])]
-        result = self.combined(values, node, tolerant=True)
+        named = arguments.named()
+        values = [
+            of,
+            *(
+                option
+                for key, value in named.items()
+                if name not in _SHAPERS
+                and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
+                and not may_stay(f"torch.Tensor.{name}", key)
+                for option in options_of(value)[:3]
+            ),
+        ]
+        result = self.combined(values, node, tolerant=joins(name))
+        if isinstance(result, Tensor) and result.origins:
+            result = self._with_dimensions(result, name)
         if isinstance(result, Tensor):
             result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
             if known.inplace and isinstance(of, Tensor):
@@ -522,6 +660,13 @@ class Caller(Evaluator):
 
     def _moved(self, of: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
         self.note_use(of, Handling.MOVED, node)
+        self._note_move(of, node)
+        device = arguments.get(0, "device") if name == "to" else None
+        if name == "cpu" or (device is not None and device != NONE and _home(device) is Home.CPU):
+            if isinstance(of, Input) or (isinstance(of, Tensor) and of.alias is not None):
+                return INPUT if self.phase is Phase.FORWARD or isinstance(of, Input) else self.derived(of, node)
+        elif isinstance(of, Tensor):
+            of = replace(of, origins=frozenset())
         if isinstance(of, Input):
             return of
         home = Home.FIXED if name == "cuda" else Home.CPU if name == "cpu" else Home.GIVEN
@@ -533,6 +678,17 @@ class Caller(Evaluator):
             home = of.home
         result = self.derived(of, node)
         return replace(result, home=home, strays=frozenset()) if isinstance(result, Tensor) else result
+
+    def _note_move(self, of: Value, node: cst.CSTNode) -> None:
+        """Note that a tensor made on the CPU is moved in one branch, which knows when that is needed."""
+        guards = self.guards
+        for origin in of.origins if isinstance(of, Tensor) else ():
+            if len(guards) > len(origin.guards) or any(
+                one is not other for one, other in zip(guards, origin.guards, strict=False)
+            ):
+                self.note_fate(
+                    replace(of, origins=frozenset({origin})) if isinstance(of, Tensor) else of, Fate.SPARED, node
+                )
 
     def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
         first = arguments.positional[0] if arguments.positional else None
@@ -603,7 +759,8 @@ class Caller(Evaluator):
             return NONE
         known = torch_api.module_method(name)
         if known is not None:
-            return of if known.returns_self else UNKNOWN
+            itself = of.of if isinstance(of, SuperValue) else of
+            return itself if known.returns_self else UNKNOWN
         self._hand_on(arguments, node)
         return INPUT if self.phase is Phase.FORWARD else UNKNOWN
 
@@ -642,6 +799,9 @@ class Caller(Evaluator):
         if name in {"values", "children", "modules", "keys", "items"}:
             if name == "values" and of.children:
                 return Container(Shape.LIST, [one_of(of.children)])
+            if name == "items" and of.children:
+                pair = Container(Shape.TUPLE, [ANY_SCALAR, one_of(of.children)], exact=True)
+                return Container(Shape.LIST, [pair])
             return UNKNOWN
         if known is None:
             self._hand_on(arguments, node)
@@ -719,12 +879,15 @@ def _sample_is_zero_dim(of: Distribution, node: cst.Call) -> bool | None:
     return True if all(isinstance(tensor, Tensor) and tensor.zero_dim for tensor in of.tensors) else None
 
 
+def _written(node: cst.BaseExpression) -> str:
+    """The name of a function as the user writes it."""
+    return dotted(node) or "this call"
+
+
 def _literals(arguments: Arguments) -> dict[int | str, object]:
     """The arguments that are written as literals, by position and by keyword; `...` for the others."""
     given: dict[int | str, object] = {}
-    named: dict[int | str, Value] = dict(enumerate(arguments.positional))
-    named.update(arguments.keywords)
-    for key, value in named.items():
+    for key, value in arguments.named().items():
         given[key] = value.literal if isinstance(value, Scalar) and value.literal is not MISSING else ...
     return given
 

@@ -12,7 +12,8 @@ import libcst as cst
 
 from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
-from torchstray.semantics.facts import ClassFacts, Handling, Phase, Use
+from torchstray.semantics.devices import asks_for_device, named_device
+from torchstray.semantics.facts import ClassFacts, Fate, FixedDevice, Handling, Meeting, Phase, Remembered, Use
 from torchstray.semantics.names import FileNames, dotted
 from torchstray.semantics.values import (
     ANY_SCALAR,
@@ -30,9 +31,11 @@ from torchstray.semantics.values import (
     Input,
     Instance,
     Loader,
+    Made,
     Method,
     ModuleInstance,
     Name,
+    Origin,
     Parameter,
     Partial,
     Place,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from torchstray.semantics.imports import OtherFile
 
 INPUT = Input(proven=True)
+PLACED = Input(proven=True, given=True)
 SLICE = Value()
 
 _LITERALS: dict[str, Value] = {"None": NONE, "True": Scalar(True), "False": Scalar(False)}
@@ -72,6 +76,20 @@ def _wider(left: str | None, right: str | None) -> str | None:
     if left is None or right is None:
         return None
     return left if _WIDTH[left] >= _WIDTH[right] else right
+
+
+def _either_zero_dim(left: bool | None, right: bool | None) -> bool | None:
+    """Whether two tensors give one without dimensions."""
+    return False if left is False or right is False else left if left == right else None
+
+
+def _faulty(left: Tensor, right: Tensor, tolerant: bool) -> frozenset[Origin]:
+    """What made two tensors that are combined, and keeps the result on the CPU: not a 0-dim one beside another."""
+    if tolerant and left.zero_dim is False and right.zero_dim is not False:
+        return left.origins
+    if tolerant and right.zero_dim is False and left.zero_dim is not False:
+        return right.origins
+    return left.origins | right.origins
 
 
 def decorators(function: cst.FunctionDef) -> set[str]:
@@ -102,7 +120,8 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
 @dataclass
 class Frame:
     """One running function, class body or file. `guards` are the tests of the `if` statements around the present
-    statement, `home` is the file that it stands in, None for the one that is checked."""
+    statement, `passed` those of the ones before it that have left the function in a branch. `home` is the file that it
+    stands in, None for the one that is checked."""
 
     statement: Statement
     names: dict[str, Value] = field(default_factory=dict)
@@ -113,6 +132,7 @@ class Frame:
     loops: int = 0
     for_loops: list[cst.For] = field(default_factory=list)
     guards: tuple[cst.BaseExpression, ...] = ()
+    passed: tuple[cst.BaseExpression, ...] = ()
     done: bool = False
     home: OtherFile | None = None
 
@@ -125,6 +145,7 @@ class Evaluator(abc.ABC):
         self.facts = facts
         self.phase = phase
         self.frames: list[Frame] = []
+        self.default_devices = 0
         self.globals: dict[str, Value] = {}
         self._kinds: dict[type[cst.CSTNode], Callable[[Any], Value]] = {
             cst.Name: self._name,
@@ -221,6 +242,54 @@ class Evaluator(abc.ABC):
             for attribute in holders(option):
                 self.facts.uses.append(Use(attribute, handling, self.place(node), self.phase, method))
 
+    # Tensors that nobody gives a device
+
+    @property
+    def guards(self) -> tuple[cst.BaseExpression, ...]:
+        """The tests of all `if` statements and conditional expressions around what is evaluated."""
+        return tuple(guard for frame in self.frames for guard in (*frame.passed, *frame.guards))
+
+    @property
+    def entry(self) -> str:
+        """The method that is run."""
+        first = self.frames[0].function if self.frames else None
+        return first.node.name.value if first and isinstance(first.node, cst.FunctionDef) else "forward"
+
+    def made_here(self, node: cst.CSTNode, name: str, takes_device: bool) -> frozenset[Origin]:
+        """What to remember of a call that makes a tensor without a device; nothing where somebody decides about the
+        device all the same, or in another file."""
+        if self.phase not in {Phase.FORWARD, Phase.SCRIPT} or self.default_devices or self.frame.home is not None:
+            return frozenset()
+        guards = self.guards
+        if any(asks_for_device(guard) for guard in guards):
+            return frozenset()
+        near = self._near() if self.phase is Phase.FORWARD else ()
+        return frozenset({Origin(Made.HERE, self.place(node), name, self.frame.function, guards, near, takes_device)})
+
+    def _near(self) -> tuple[str, ...]:
+        known = {**(self.frame.function.captured if self.frame.function is not None else {}), **self.frame.names}
+        return tuple(
+            name
+            for name, value in known.items()
+            if all(isinstance(option, Input) and option.placed for option in options_of(value))
+        )
+
+    def note_fate(self, value: Value, fate: Fate, node: cst.CSTNode) -> None:
+        """Note what becomes of the tensors that `value` is, or holds, if they were made on the CPU."""
+        if self.facts is None or self.phase is not Phase.FORWARD:
+            return
+        if fate is not Fate.SPARED and all(frame.home is not None for frame in self.frames):
+            return  # there is no line in this file to show for it
+        place = self.place(node)
+        for tensor in contents(value):
+            for origin in tensor.origins if isinstance(tensor, Tensor) else ():
+                key = (origin.place.node, fate, node)
+                self.facts.meetings.setdefault(key, Meeting(origin, fate, place, self.entry))
+
+    def has_origins(self, value: Value) -> bool:
+        """Whether `value` is, or holds, a tensor made on the CPU because nobody named a device."""
+        return any(isinstance(held, Tensor) and bool(held.origins) for held in contents(value))
+
     # Names and attributes
 
     def lookup(self, name: str) -> Value | None:
@@ -297,8 +366,17 @@ class Evaluator(abc.ABC):
         kinds = decorators(method)
         function = FunctionValue(method, owner.statement, owner, None if "staticmethod" in kinds else bound)
         if kinds & {"property", "cached_property", "functools.cached_property"}:
-            return self.call_function(function, Arguments(), node)
+            value = self.call_function(function, Arguments(), node)
+            if "property" not in kinds:
+                self.note_remembered(function, value, node)
+            return value
         return function
+
+    def note_remembered(self, function: FunctionValue, value: Value, node: cst.CSTNode) -> None:
+        """Note that `value` is what a method has returned once and will return again."""
+        here = function.other_file is None and self.frame.home is None
+        if self.facts is not None and self.phase is Phase.FORWARD and here:
+            self.facts.remembered.append(Remembered(function, value, self.place(node), self.entry))
 
     def self_attribute(self, of: SelfValue | SuperValue, name: str, node: cst.CSTNode) -> Value:
         """What `self.name` or `super().name` is."""
@@ -332,10 +410,18 @@ class Evaluator(abc.ABC):
         """A tensor computed from `of` alone."""
         if isinstance(of, Parameter):
             data = next((option for option in options_of(of.data) if isinstance(option, Tensor)), Tensor())
-            return replace(data, parameter=of, leaf=False, requires_grad=True, alias=None, made=self.place(node))
+            return replace(
+                data,
+                parameter=of,
+                leaf=False,
+                requires_grad=True,
+                alias=None,
+                made=self.place(node),
+                origins=frozenset(),
+            )
         if isinstance(of, Tensor):
             if of.alias is not None and self.phase is Phase.FORWARD:
-                return INPUT
+                return PLACED
             return replace(
                 of,
                 bounded=of.bounded if bounded is None else bounded,
@@ -347,9 +433,9 @@ class Evaluator(abc.ABC):
                 requires_grad=of.requires_grad and of.alias is None,
                 tracked=of.tracked or of.alias == "parameter",
             )
-        if isinstance(of, Input | Batch):
-            return INPUT
-        return UNKNOWN
+        if isinstance(of, Input):
+            return PLACED if of.placed else INPUT
+        return INPUT if isinstance(of, Batch) else UNKNOWN
 
     def combined(self, values: Iterable[Value], node: cst.CSTNode, tolerant: bool) -> Value:
         """The tensor that an operation on several values gives. `tolerant` says that 0-dim CPU tensors may join it."""
@@ -371,7 +457,8 @@ class Evaluator(abc.ABC):
                 home=max(left.home, right.home),
                 dtype=_wider(left.dtype, right.dtype),
                 bounded=False,
-                zero_dim=left.zero_dim if left.zero_dim == right.zero_dim else None,
+                zero_dim=_either_zero_dim(left.zero_dim, right.zero_dim),
+                origins=_faulty(left, right, tolerant),
                 leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,
@@ -386,13 +473,28 @@ class Evaluator(abc.ABC):
                     self.note_use(tensor, Handling.HANDED_ON, node)
                 else:
                     self.note_use(tensor, Handling.FAILS if isinstance(other, Input) else Handling.HANDED_ON, node)
+                fails = tensor.zero_dim is False or not tolerant
+                if fails and isinstance(other, Input) and other.placed:
+                    self.note_fate(tensor, Fate.FAILS, node)
+                if tensor.origins and not tensor.strays and fails and not (isinstance(other, Input) and other.placed):
+                    # With a number it stays on the CPU, and with a tensor on another device it fails here already.
+                    return replace(tensor, source=Source.DATA, bounded=False, dtype=None, leaf=False)
                 if isinstance(other, Input):
                     return other
                 if self.phase is Phase.INIT:  # most likely a number that the constructor was given
                     kind = tensor.dtype if tensor.dtype in {"float", "complex"} else None
                     return replace(tensor, bounded=False, dtype=kind, zero_dim=tensor.zero_dim and None)
-                return replace(tensor, strays=frozenset(), home=Home.FOLLOWS, source=Source.DATA, zero_dim=None)
-        return left if isinstance(left, Input) else right
+                return replace(
+                    tensor,
+                    strays=frozenset(),
+                    home=Home.FOLLOWS,
+                    source=Source.DATA,
+                    zero_dim=None,
+                    origins=frozenset(),
+                )
+        if isinstance(right, Input) and (right.placed or not isinstance(left, Input)):
+            return right
+        return left
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
         left, right = self.evaluate(node.left), self.evaluate(node.right)
@@ -426,7 +528,8 @@ class Evaluator(abc.ABC):
                 and not isinstance(left, Tensor | Parameter)
                 and not isinstance(right, Tensor | Parameter)
             ):
-                return INPUT
+                placed = any(isinstance(value, Input) and value.placed for value in (left, right))
+                return PLACED if placed else INPUT
             tensor = self.combined((left, right), node, tolerant=True)
             if isinstance(tensor, Tensor):
                 return self._scaled(tensor, left, right, operator)
@@ -495,11 +598,14 @@ class Evaluator(abc.ABC):
     def _conditional(self, node: cst.IfExp) -> Value:
         self.evaluate(node.test)
         results: list[Value] = []
+        guards = self.frame.guards
+        self.frame.guards = (*guards, node.test)
         for branch, outcome in ((node.body, True), (node.orelse, False)):
             names = self.frame.names
             self.frame.names = {**names, **self.narrowed(node.test, outcome)}
             results.append(self.evaluate_branch(branch, node, outcome))
             self.frame.names = names
+        self.frame.guards = guards
         return self.choice(results)
 
     def narrowed(self, test: cst.BaseExpression, outcome: bool) -> dict[str, Value]:
@@ -543,7 +649,11 @@ class Evaluator(abc.ABC):
         if not outcome:
             return self._kept(name, lambda value: not isinstance(value, Tensor))
         known = options_of(self.lookup(name.value) or UNKNOWN)
-        tensors = [option for option in known if isinstance(option, Tensor | Parameter | Input)]
+        tensors = [
+            replace(option, proven=True) if isinstance(option, Input) else option
+            for option in known
+            if isinstance(option, Tensor | Parameter | Input)
+        ]
         if tensors:
             return {name.value: one_of(tensors)}
         if self.phase is Phase.INIT:  # what may be a number as well is for the caller to place
@@ -565,7 +675,9 @@ class Evaluator(abc.ABC):
     def _index(self, node: cst.Subscript) -> Value:
         parts: list[Value] = []
         for element in node.slice:
-            if isinstance(element.slice, cst.Index):
+            if isinstance(element.slice, cst.Index) and isinstance(element.slice.value, cst.Ellipsis):
+                parts.append(SLICE)
+            elif isinstance(element.slice, cst.Index):
                 parts.append(self.evaluate(element.slice.value))
             elif isinstance(element.slice, cst.Slice):
                 for bound in (element.slice.lower, element.slice.upper, element.slice.step):
@@ -586,9 +698,18 @@ class Evaluator(abc.ABC):
                 self.note_use(part, Handling.HARMLESS, node)
             if isinstance(of, Tensor) and any(isinstance(part, Input) for part in indices):
                 self.note_use(of, Handling.FAILS, node)
+                if any(isinstance(part, Input) and part.placed for part in indices):
+                    self.note_fate(of, Fate.FAILS, node)
+                elif of.origins and not of.strays:
+                    return replace(of, zero_dim=None, made=self.place(node))
                 return INPUT
+            if isinstance(of, Input):
+                return of
             result = self.derived(of, node)
-            return replace(result, zero_dim=False) if isinstance(result, Tensor) else result
+            if isinstance(result, Tensor):
+                whole = all(part is SLICE or part == NONE or isinstance(part, Tensor) for part in indices)
+                return replace(result, zero_dim=False if whole or not result.origins else None)
+            return result
         if isinstance(of, Batch):
             return INPUT if self.phase is Phase.FORWARD else Tensor(Source.DATA, leaf=False, made=self.place(node))
         if isinstance(of, ModuleInstance):
@@ -609,8 +730,12 @@ class Evaluator(abc.ABC):
                 elements.append(Batch())
             elif isinstance(option, Batch):
                 elements.append(Tensor(Source.DATA, leaf=False, made=self.place(node)))
-            elif isinstance(option, Tensor | Parameter | Input):
-                elements.append(self.derived(option, node))
+            elif isinstance(option, Input):
+                elements.append(option)
+            elif isinstance(option, Tensor | Parameter):
+                item = self.derived(option, node)
+                cut = isinstance(item, Tensor) and bool(item.origins)
+                elements.append(replace(item, zero_dim=None) if cut and isinstance(item, Tensor) else item)
             elif isinstance(option, ModuleInstance):
                 elements.append(one_of(option.children))
             elif isinstance(option, Scalar | Name):
@@ -724,12 +849,34 @@ class Evaluator(abc.ABC):
     def _call(self, node: cst.Call) -> Value:
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
+        self._note_fixed_device(function, node)
         options = options_of(function)
-        return one_of(self.call_option(option, arguments, node, len(options)) for option in options)
+        called = [self.call_option(option, arguments, node, len(options)) for option in options]
+        if len(called) > 1 and any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
+            # One of several types or functions was chosen, and most likely for its device.
+            called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
+        return one_of(called)
 
     def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
         """What a call gives if `function`, one of so many `options`, is called."""
         return self.call(function, arguments, node)
+
+    def _note_fixed_device(self, function: Value, node: cst.Call) -> None:
+        """Note a call that names a CUDA device; one in another file is for the check of that file."""
+        if self.facts is None or self.frame.home is not None:
+            return
+        if node in self.facts.fixed_devices or self.default_devices:
+            return
+        name = function.name if isinstance(function, Qualified) else None
+        literal = named_device(node, name)
+        if literal is None:
+            return
+        options = options_of(function)
+        of = one_of(option.of for option in options if isinstance(option, Method)) if name is None else None
+        near = self._near() if self.phase is Phase.FORWARD else ()
+        self.facts.fixed_devices[node] = FixedDevice(
+            self.place(node), literal, of, self.phase, self.frame.function, self.guards, near
+        )
 
     def _lambda(self, node: cst.Lambda) -> Value:
         captured = self._captures(node)

@@ -15,6 +15,7 @@ from torchstray.semantics.values import (
     UNKNOWN,
     FunctionValue,
     ModuleInstance,
+    Origin,
     Parameter,
     Place,
     Put,
@@ -54,7 +55,8 @@ class Store:
     """`self.attribute = value`. `target` is the place of `self.attribute`, `statement` the assignment (or the call
     of `setattr`), `expression` the right-hand side. `overwrites` are the stores whose values it replaces; `method`
     the function it stands in. `lazily` says that it only runs where the attribute is not there yet, `elsewhere` that
-    it stands in another file, whose own check reports it; its places are then those of the call that leads there."""
+    it stands in another file, whose own check reports it; its places are then those of the call that leads there.
+    `guards` are all tests around it, and `near` the names there of tensors that are on the module's device."""
 
     attribute: str
     value: Value
@@ -68,6 +70,8 @@ class Store:
     in_loop: bool = False
     lazily: bool = False
     elsewhere: bool = False
+    guards: tuple[cst.BaseExpression, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 class Handling(enum.Enum):
@@ -88,6 +92,66 @@ class Use:
     place: Place
     phase: Phase
     method: str | None
+
+
+class Fate(enum.Enum):
+    """What becomes of a tensor that was made on the CPU: an operation with a tensor on the module's device fails, a
+    part of it is set to such a tensor, the caller gets it, or a branch moves it where that is needed."""
+
+    FAILS = enum.auto()
+    COLLECTS = enum.auto()
+    RETURNED = enum.auto()
+    SPARED = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """What becomes, at `place`, of a tensor that `origin` made on the CPU, while `entry` runs."""
+
+    origin: Origin
+    fate: Fate
+    place: Place
+    entry: str
+
+
+@dataclass(frozen=True, eq=False)
+class KeptItem:
+    """`self.attribute[key] = value`, by the assignment whose target is at `target`, while `forward` or a step method
+    runs; `key` is the value of the key. The rest is as in `Store`."""
+
+    attribute: str
+    key: Value
+    value: Value
+    target: Place
+    method: FunctionValue | None
+    guards: tuple[cst.BaseExpression, ...]
+    near: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """A method of the class that is run once and whose result, `value`, is kept: a cached property, or a method with a
+    cache. `place` is where `entry` first reads or calls it."""
+
+    function: FunctionValue
+    value: Value
+    place: Place
+    entry: str
+
+
+@dataclass(frozen=True, eq=False)
+class FixedDevice:
+    """The call at `call`, in `function`, that names a CUDA device, as `literal`: `.cuda()`, `.to("cuda")`, a factory
+    with `device="cuda:0"`, `torch.cuda.FloatTensor(…)`. `receiver` is what a method moves; the rest is as in
+    `Store`."""
+
+    call: Place
+    literal: str
+    receiver: Value | None
+    phase: Phase
+    function: FunctionValue | None
+    guards: tuple[cst.BaseExpression, ...]
+    near: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +324,11 @@ class ClassFacts:
     building: set[cst.CSTNode] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
     uses: list[Use] = field(default_factory=list)
+    meetings: dict[tuple[cst.CSTNode, Fate, cst.CSTNode], Meeting] = field(default_factory=dict)
     built: list[Built] = field(default_factory=list)
+    fixed_devices: dict[cst.CSTNode, FixedDevice] = field(default_factory=dict)
+    kept_items: list[KeptItem] = field(default_factory=list)
+    remembered: list[Remembered] = field(default_factory=list)
     early: list[Early] = field(default_factory=list)
     emptied: list[Emptied] = field(default_factory=list)
     class_state: list[ClassState] = field(default_factory=list)

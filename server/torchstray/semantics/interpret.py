@@ -12,22 +12,25 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.evaluate import INPUT, SLICE, Frame, decorators, names_in
+from torchstray.semantics.devices import tensor_parameters
+from torchstray.semantics.evaluate import INPUT, PLACED, SLICE, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
     ClassFacts,
     DiscardedMove,
     Early,
     Emptied,
+    Fate,
     Handling,
     How,
+    KeptItem,
     NonLeaf,
     Phase,
     Registration,
     Store,
 )
 from torchstray.semantics.imports import Constant
-from torchstray.semantics.names import blocks, dotted, holds, walk
+from torchstray.semantics.names import FileNames, blocks, dotted, holds, walk
 from torchstray.semantics.placement import Placement, Snapshot, root_of, with_unknown_device
 from torchstray.semantics.strays import is_stub
 from torchstray.semantics.torch_api import State
@@ -39,13 +42,16 @@ from torchstray.semantics.values import (
     ClassValue,
     Conditions,
     Container,
+    Device,
     FunctionValue,
     Input,
     Instance,
+    Made,
     Method,
     ModuleInstance,
     Moved,
     Optimizer,
+    Origin,
     Parameter,
     Part,
     Place,
@@ -60,6 +66,7 @@ from torchstray.semantics.values import (
     Value,
     contents,
     holders,
+    made_by,
     modules_in,
     one_of,
     options_of,
@@ -70,6 +77,8 @@ if TYPE_CHECKING:
     from torchstray.semantics.imports import OtherFile
     from torchstray.semantics.model import FileModel
 
+# In place of the tests that the parts of a `try` statement are: the second asks whether there is such a device.
+_TRIED, _HANDLED = cst.Name("__tried__"), cst.Name("__device_is_missing__")
 _MOST_CALLS = 16
 _MOST_STATEMENTS = 10_000
 _MOST_STATEMENTS_ELSEWHERE = 1_500
@@ -108,6 +117,7 @@ class Interpreter(Caller):
         super().__init__(model.names, facts, phase)
         self.model = model
         self.globals = model.globals
+        self.default_devices = int(model.sets_default_device)
         self.calls: list[Place] = []
         self.statements_left = _MOST_STATEMENTS
         self.statements_left_elsewhere = _MOST_STATEMENTS_ELSEWHERE
@@ -122,7 +132,12 @@ class Interpreter(Caller):
 
     def run_function(self, function: FunctionValue, arguments: Arguments) -> Value:
         """Run a function as an outsider would call it."""
-        return self.call_function(function, arguments, function.node)
+        value = self.call_function(function, arguments, function.node)
+        if self.facts is not None and self.phase is Phase.FORWARD:
+            self.frames.append(Frame(function.statement, {}, function, home=function.other_file))
+            self.note_fate(value, Fate.RETURNED, function.node)
+            self.frames.pop()
+        return value
 
     def call_function(self, function: FunctionValue, arguments: Arguments, node: cst.CSTNode) -> Value:
         running = [frame.function.node for frame in self.frames if frame.function is not None]
@@ -130,9 +145,7 @@ class Interpreter(Caller):
             self.placement.escape(arguments.values())
             if self.facts is not None:
                 self.facts.initialised = True  # for all that is known: what is not followed may do it
-            if self.phase is Phase.FORWARD:
-                return INPUT
-            return UNKNOWN
+            return INPUT if self.phase is Phase.FORWARD else UNKNOWN
         home = function.other_file
         if home is not None and not self._follows(function, home, arguments):
             return self._not_followed(function, arguments, node)
@@ -159,6 +172,10 @@ class Interpreter(Caller):
             return one_of(frame.returned) if frame.returned else Scalar(None)
 
         result = self._in_frame(frame, run, node)
+        if self.remembers(function):
+            if function.owner is not None and self.frames and not any(map(_names_device, arguments.values())):
+                self.note_remembered(function, result, node)
+            result = self._remembered(function, result, node)
         if function.node.asynchronous is not None:
             return UNKNOWN
         return result
@@ -248,6 +265,60 @@ class Interpreter(Caller):
             return Place(self.facts.cls.statement, self.facts.cls.node.name)
         return Place(frame.statement, parameter)
 
+    def _remembered(self, function: FunctionValue, result: Value, node: cst.CSTNode) -> Value:
+        """What a function returns again and again, to the present frame."""
+        assert isinstance(function.node, cst.FunctionDef)
+        inside = bool(self.frames)
+        origin = Origin(
+            Made.CACHED,
+            Place(function.statement, function.node),
+            function.node.name.value,
+            self.frame.function if inside else None,
+            near=self._near() if inside else (),
+            owner=function.owner,
+            call=self.place(node) if inside and isinstance(result, Tensor) else None,
+        )
+        return made_by(result, origin)
+
+    def remembers(self, function: FunctionValue) -> bool:
+        """Whether a function returns again what it has returned for the same arguments."""
+        if not isinstance(function.node, cst.FunctionDef) or function.other_file is not None:
+            return False
+        return any(is_cache(self.file_names, decorator.decorator) for decorator in function.node.decorators)
+
+    def follow(self, cls: ClassModel, arguments: Arguments, node: cst.CSTNode) -> Value | None:
+        found = cls.find_method("forward")
+        running = [frame.function.node for frame in self.frames if frame.function is not None]
+        if found is None or self.facts is None or found[1] in running or found[0].home is not None:
+            return None
+        if not self.model.may_follow(cls):
+            return None
+        owner, method = found
+        facts = replace(
+            self.model.facts(cls),
+            live=dict(self.model.facts(cls).live),
+            stores=[],
+            uses=[],
+            built=[],
+            early=[],
+            registrations=[],
+            kept_items=[],
+            remembered=[],
+            fixed_devices={},
+            meetings={},
+        )
+        interpreter = Interpreter(self.model, facts, Phase.FORWARD)
+        with self.model.following(cls):
+            value = interpreter.run_function(FunctionValue(method, owner.statement, owner, SelfValue(cls)), arguments)
+        for key, meeting in facts.meetings.items():
+            handed = any(self._holds_origin(argument, meeting.origin) for argument in arguments.values())
+            if handed and meeting.fate is not Fate.RETURNED:
+                self.facts.meetings.setdefault(key, replace(meeting, entry=self.entry))
+        return _without_strays(value)
+
+    def _holds_origin(self, value: Value, origin: Origin) -> bool:
+        return any(isinstance(held, Tensor) and origin in held.origins for held in contents(value))
+
     def _in_frame(self, frame: Frame, run: object, node: cst.CSTNode) -> Value:
         assert callable(run)
         if self.frames:
@@ -283,7 +354,7 @@ class Interpreter(Caller):
 
     def _stranger(self) -> Value:
         """What an argument is of which nothing is said."""
-        return Input() if self.phase is Phase.FORWARD else UNKNOWN
+        return Input(given=True) if self.phase is Phase.FORWARD else UNKNOWN
 
     def _parameter_value(self, parameter: cst.Param, given: Value | None, frame: Frame, complete: bool) -> Value:
         if given is not None and given is not UNKNOWN:
@@ -295,24 +366,39 @@ class Interpreter(Caller):
             return given
         default = parameter.default
         if default is not None:
-            value = self._default(default, frame)
+            value = self._default(default, frame, parameter)
             # A caller may hand in another number, but what is a layer class by default is one in any case.
             if complete or makes_layer(value):
                 return value
+            if self.has_origins(value):
+                return one_of([value, PLACED])
         if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or (
             isinstance(default, cst.Name) and default.value in {"True", "False"}
         ):
             return ANY_SCALAR
+        if self.phase is Phase.FORWARD and parameter.annotation is None and self._used_as_tensor(parameter, frame):
+            return PLACED
         return self._stranger()
 
-    def _default(self, default: cst.BaseExpression, frame: Frame) -> Value:
+    def _used_as_tensor(self, parameter: cst.Param, frame: Frame) -> bool:
+        """Whether the function treats a parameter as nothing but a tensor."""
+        function = frame.function.node if frame.function is not None else None
+        if not isinstance(function, cst.FunctionDef):
+            return False
+        if function not in self.model.tensor_parameters:
+            self.model.tensor_parameters[function] = tensor_parameters(function)
+        return parameter.name.value in self.model.tensor_parameters[function]
+
+    def _default(self, default: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value:
         """What a default argument is: made once, when the function is defined."""
-        phase, self.phase = self.phase, Phase.OTHER
+        phase = self.phase
+        self.phase = Phase.SCRIPT if phase is Phase.FORWARD else Phase.OTHER
         self.frames.append(Frame(frame.statement, home=frame.home))
         value = self.evaluate(default)
         self.frames.pop()
         self.phase = phase
-        return value
+        origin = Origin(Made.DEFAULT, Place(frame.statement, parameter), parameter.name.value, frame.function)
+        return made_by(value, origin)
 
     def _annotated(self, annotation: cst.Annotation | None, frame: Frame, parameter: cst.Param) -> Value | None:
         """What the annotation of a parameter says of it; None where it says nothing of use."""
@@ -330,7 +416,7 @@ class Interpreter(Caller):
                 name = known.name
             if name == "torch.Tensor" or torch_api.kind(name) == "tensor":
                 if self.phase is Phase.FORWARD:
-                    return INPUT
+                    return PLACED
                 source = Source.ARGUMENT if self.phase is Phase.INIT else Source.DATA
                 return Tensor(source, leaf=False, made=self._place_of_parameter(frame, parameter))
             is_module = outside_state(name) is not None or (isinstance(known, ClassValue) and known.cls.is_module)
@@ -435,13 +521,17 @@ class Interpreter(Caller):
 
     def _with(self, node: cst.With) -> None:
         entered: list[tuple[cst.BaseExpression, Value]] = []
+        devices = 0
         for item in node.items:
             value = self.evaluate(item.item)
             entered.append((item.item, value))
+            devices += isinstance(value, Device)
             if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
                 self.bind(item.asname.name, value, node, None)
         self.placement.enter_context(entered)
+        self.default_devices += devices
         self.run_suite(node.body)
+        self.default_devices -= devices
         self.placement.leave_context()
 
     def _assign(
@@ -578,9 +668,10 @@ class Interpreter(Caller):
         suites: Iterable[cst.BaseSuite | cst.If | None],
         known: Sequence[Mapping[str, Value]] = (),
         decided: cst.If | None = None,
-    ) -> None:
+    ) -> bool:
         """Run each of `suites` from the present state, with the names that are `known` in it, and go on from where
-        all end. The test of `decided` chooses the first or the second."""
+        all end. The test of `decided` chooses the first or the second. Return whether one of them leaves the function
+        or the loop."""
         start = self._take()
         ends: list[_Paths] = []
         for number, suite in enumerate(suites):
@@ -595,6 +686,7 @@ class Interpreter(Caller):
                 self.placement.leave()
             ends.append(replace(self._take(), conditions=conditions))
         self._join(ends)
+        return any(end.done for end in ends)
 
     def _if(self, node: cst.If) -> None:
         self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
@@ -602,8 +694,10 @@ class Interpreter(Caller):
         self.frame.guards = (*guards, node.test)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
         narrowed = [self.narrowed(node.test, True), self.narrowed(node.test, False)]
-        self._branches([node.body, orelse], narrowed, decided=node)
+        left = self._branches([node.body, orelse], narrowed, decided=node)
         self.frame.guards = guards
+        if left:
+            self.frame.passed = (*self.frame.passed, node.test)
 
     def _for(self, node: cst.For) -> None:
         iterated = self.evaluate(node.iter)
@@ -627,13 +721,18 @@ class Interpreter(Caller):
 
     def _try(self, node: cst.Try | cst.TryStar) -> None:
         start = self._take()
+        guards = self.frame.guards
+        self.frame.guards = (*guards, _TRIED)
         self.run_suite(node.body)
+        self.frame.guards = guards
         if node.orelse is not None and not self.frame.done:
             self.run_suite(node.orelse.body)
         ends = [self._take()]
         for handler in node.handlers:
             self._restore(start)
+            self.frame.guards = (*guards, _HANDLED)
             self.run_suite(handler.body)
+            self.frame.guards = guards
             ends.append(self._take())
         self._join(ends)
         if node.finalbody is not None:
@@ -692,15 +791,26 @@ class Interpreter(Caller):
                 option.keys.append(key)
                 option.exact = False
                 option.grown_at.append(self.place(statement))
+                self._note_item(option, key, value, target)
             elif isinstance(option, ModuleInstance):
                 self.add_children(option, [value])
                 self._attached(option, value, target, statement)
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
+                if any(isinstance(part, Input) and part.placed for part in options_of(value)):
+                    self.note_fate(option, Fate.COLLECTS, statement)
             else:
                 self._attached(option, value, target, statement)
                 self._filled(option, value, target)
+
+    def _note_item(self, holder: Container, key: Value, value: Value, target: cst.Subscript) -> None:
+        if self.facts is not None and self.phase is Phase.FORWARD and self.frame.home is None:
+            for attribute in sorted(holder.owners):
+                item = KeptItem(
+                    attribute, key, value, self.place(target), self.frame.function, self.guards, self._near()
+                )
+                self.facts.kept_items.append(item)
 
     def _attached(self, holder: Value, value: Value, target: cst.CSTNode, statement: cst.CSTNode) -> None:
         """A script puts `value` on the module `holder`, on a part of it, or on something unknown."""
@@ -793,6 +903,8 @@ class Interpreter(Caller):
             self._in_loop(),
             self._lazily(),
             self.frame.home is not None,
+            self.guards,
+            self._near(),
         )
         facts.stores.append(store)
         facts.live[name] = (store,)
@@ -984,6 +1096,8 @@ class Interpreter(Caller):
                 return
             if not self._missed(receiver, call) or not self._provably_tensor(call.func.value, known):
                 return
+            if known is not None:
+                self.note_fate(known, Fate.SPARED, call)  # what is wrong is that the result is lost
             if alone:
                 self._note_discarded(call, receiver)
             else:
@@ -1154,6 +1268,30 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression | None:
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         node = node.func.value
     return node if dotted(node) is not None or isinstance(node, cst.Subscript) else None
+
+
+def _names_device(value: Value) -> bool:
+    """Whether an argument makes a cache tell devices apart: a device, or a tensor."""
+    return any(
+        isinstance(held, Device | Tensor) or (isinstance(held, Input) and held.proven) for held in contents(value)
+    )
+
+
+def _without_strays(value: Value) -> Value:
+    """`value` as another class sees it: it does not know this class's attributes."""
+    return one_of(
+        replace(option, strays=frozenset()) if isinstance(option, Tensor) else option for option in options_of(value)
+    )
+
+
+def is_cache(names: FileNames, decorator: cst.BaseExpression) -> bool:
+    """Whether a decorator keeps what a function returns: `functools.lru_cache`, with or without arguments."""
+    name = dotted(decorator.func if isinstance(decorator, cst.Call) else decorator)
+    if name is None:
+        return False
+    head, _, rest = name.partition(".")
+    full = names.qualified(head) or head
+    return (f"{full}.{rest}" if rest else full) in {"functools.cache", "functools.lru_cache"}
 
 
 def function_body(function: FunctionValue) -> cst.BaseExpression:

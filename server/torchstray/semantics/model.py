@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Late, NonLeaf, Phase, Unmoved
 from torchstray.semantics.imports import Constant, Imports
 from torchstray.semantics.interpret import Interpreter
-from torchstray.semantics.names import FileNames, blocks, dotted, walk
+from torchstray.semantics.names import FileNames, blocks, dotted, target_names, walk
 from torchstray.semantics.placement import Placement
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
@@ -27,8 +28,10 @@ from torchstray.semantics.values import (
     Distribution,
     FunctionValue,
     Instance,
+    Made,
     ModuleInstance,
     Optimizer,
+    Origin,
     Parameter,
     Place,
     Qualified,
@@ -36,6 +39,8 @@ from torchstray.semantics.values import (
     Tensor,
     Value,
     contents,
+    made_by,
+    one_of,
     options_of,
 )
 from torchstray.syntax.document import Document, Statement
@@ -51,6 +56,8 @@ STEPS = (
     "generate",
     "sample",
 )
+_DEEPEST = 4
+_MOST_FOLLOWED = 200
 _DEFINITIONS = (cst.ClassDef, cst.FunctionDef)
 _STATE = (ModuleInstance, Parameter, Tensor)
 _NO_STATE = State(parameters=False, buffers=False, mode=False)
@@ -72,6 +79,9 @@ class FileModel:
         self._classes: dict[cst.ClassDef, ClassModel] = {}
         self._facts: dict[ClassModel, ClassFacts] = {}
         self._building: list[ClassFacts] = []
+        self._followed: list[ClassModel] = []
+        self._follows_left = _MOST_FOLLOWED
+        self.tensor_parameters: dict[cst.FunctionDef, frozenset[str]] = {}
         self._arithmetic: dict[cst.CSTNode | None, frozenset[str]] = {}
         self._runs: list[Placement] = []
         self._define()
@@ -194,7 +204,7 @@ class FileModel:
                 )
                 for target in targets:
                     interpreter.bind(target, value, assignment, assignment.value)
-                for name in _names_of(targets):
+                for name in (name for target in targets for name in target_names(target)):
                     kept = interpreter.frame.names.get(name.value, UNKNOWN)
                     facts.class_values.setdefault(name.value, kept)
                     if cls is facts.cls and any(isinstance(held, _STATE) for held in contents(kept)):
@@ -322,6 +332,15 @@ class FileModel:
             interpreter.run([line for line in statement.tree.body if not isinstance(line, _DEFINITIONS)])
             self.globals = interpreter.globals = frame.names
             interpreter.frames.pop()
+        for name, value in self.globals.items():
+            place = self.names.assigned.get(name)
+            if place is not None and not _moved_somewhere(value):
+                self.globals[name] = made_by(value, Origin(Made.FILE, place, name))
+            elif place is not None:
+                self.globals[name] = one_of(
+                    replace(option, origins=frozenset()) if isinstance(option, Tensor) else option
+                    for option in options_of(value)
+                )
         self._collect(interpreter)
         return interpreter
 
@@ -419,6 +438,26 @@ class FileModel:
         """The module classes of which the file moves an instance."""
         return frozenset(cls for run in self._runs for cls in run.moved_classes)
 
+    def may_follow(self, cls: ClassModel) -> bool:
+        """Whether the `forward` of a class may be run for another class that calls it: not within itself, not too deep,
+        and not once it has cost too much."""
+        self._follows_left -= 1
+        return cls not in self._followed and len(self._followed) < _DEEPEST and self._follows_left > 0
+
+    @contextmanager
+    def following(self, cls: ClassModel) -> Iterator[None]:
+        """While the `forward` of a class is run for another one."""
+        self._followed.append(cls)
+        try:
+            yield
+        finally:
+            self._followed.remove(cls)
+
+    @cached_property
+    def sets_default_device(self) -> bool:
+        """Whether the file changes the device on which torch makes tensors."""
+        return "set_default_device(" in self.document.text or "set_default_tensor_type(" in self.document.text
+
     def arithmetic_names(self, function: FunctionValue | None) -> frozenset[str]:
         """The names that a function (None: the file's top level) adds, multiplies, negates and the like."""
         node = function.node if function is not None else None
@@ -450,13 +489,10 @@ def _may_stray(value: Value) -> bool:
     return any(isinstance(held, Tensor | Distribution) for held in contents(value))
 
 
-def _names_of(targets: Iterable[cst.BaseExpression]) -> Iterator[cst.Name]:
-    """The plain names among the targets of an assignment."""
-    for target in targets:
-        if isinstance(target, cst.Name):
-            yield target
-        elif isinstance(target, cst.Tuple | cst.List):
-            yield from _names_of(element.value for element in target.elements)
+def _moved_somewhere(value: Value) -> bool:
+    """Whether one of several branches has moved a tensor, so that somebody has thought of its device."""
+    tensors = [option for option in options_of(value) if isinstance(option, Tensor)]
+    return any(not tensor.origins for tensor in tensors)
 
 
 def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:

@@ -70,7 +70,8 @@ def blocks(node: cst.CSTNode) -> Iterator[cst.BaseSuite]:
 @dataclass
 class FileNames:
     """`imports` maps each imported name to what it stands for; where a name is imported twice (as in
-    `try`/`except`), the first one counts. `stars` are the modules whose public names are all imported."""
+    `try`/`except`), the first one counts. `stars` are the modules whose public names are all imported. `assigned` are
+    the places where names are first assigned at file level."""
 
     document: Document
     imports: dict[str, str] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class FileNames:
     functions: dict[str, tuple[cst.FunctionDef, Statement]] = field(default_factory=dict)
     from_imports: dict[str, Place] = field(default_factory=dict)
     last_import: Place | None = None
+    assigned: dict[str, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for statement in self.document.statements:
@@ -90,8 +92,8 @@ class FileNames:
             for small in node.body:
                 if isinstance(small, cst.Import | cst.ImportFrom):
                     self._import(small, statement, top)
-                elif isinstance(small, cst.Assign) and len(small.targets) == 1:
-                    self._alias(small.targets[0].target, small.value)
+                elif isinstance(small, cst.Assign | cst.AnnAssign | cst.AugAssign):
+                    self._assign(small, statement)
         elif isinstance(node, cst.ClassDef):
             self.classes.append((node, statement))
         elif isinstance(node, cst.FunctionDef):
@@ -118,6 +120,14 @@ class FileNames:
             module = dotted(node.module)
             if module is not None:
                 self.from_imports.setdefault(module, Place(statement, node))
+
+    def _assign(self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, statement: Statement) -> None:
+        targets = [target.target for target in node.targets] if isinstance(node, cst.Assign) else [node.target]
+        for target in targets:
+            for name in target_names(target):
+                self.assigned.setdefault(name.value, Place(statement, name))
+        if isinstance(node, cst.Assign) and len(targets) == 1:
+            self._alias(targets[0], node.value)
 
     def _alias(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
         """`nn = torch.nn` gives what is imported another name."""
@@ -201,6 +211,15 @@ class FileNames:
             return Edit(len(text), len(text), f"\n{behind}{statement}\n")
         after = lines.offset(row + 1, 1)
         return Edit(after, after, f"{behind}{statement}\n")
+
+
+def target_names(target: cst.BaseExpression) -> Iterator[cst.Name]:
+    """The plain names in the target of an assignment."""
+    if isinstance(target, cst.Name):
+        yield target
+    elif isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from target_names(element.value)
 
 
 def is_docstring(line: cst.CSTNode) -> bool:

@@ -314,6 +314,19 @@ def distribution_member(name: str) -> Literal["tensor", "tensors", "other"] | No
     return found
 
 
+@cache
+def keeping_dimensions() -> frozenset[str]:
+    """The plain names of functions and methods that never turn a tensor with dimensions into one without."""
+    return frozenset(_tables()["keeping_dimensions"])
+
+
+def tensor_arguments(name: str) -> frozenset[int | str] | None:
+    """The arguments that may be tensors, or lists of them, in the function or method of that plain name: by position
+    (`self` of a method counted) and keyword; None where that is not known."""
+    found: list[int | str] | None = _tables()["tensor_arguments"].get(name)
+    return None if found is None else frozenset(found)
+
+
 def torch_version() -> str:
     """The version of the torch that the tables are made from."""
     version: str = _tables()["torch"]

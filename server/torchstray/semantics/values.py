@@ -117,6 +117,35 @@ class Home(enum.IntEnum):
     FOLLOWS = 3
 
 
+class Made(enum.Enum):
+    """When a tensor is made that nobody gives a device: by a call in `forward` or in what that calls, at file level,
+    with a function's definition, as a default argument, or by a function that remembers what it has returned."""
+
+    HERE = enum.auto()
+    FILE = enum.auto()
+    DEFAULT = enum.auto()
+    CACHED = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What makes a tensor on the CPU because nobody names a device: the call, the assigned name, the default argument
+    or the cached function at `place`. `name` is what the user calls it by, `function` the one it stands in, `guards`
+    the tests around it. `near` are the names there of tensors that are on the module's device; `takes_device` says that
+    the call can be given a device. `owner` is the class of a cached method, `call` where the cached function is
+    called."""
+
+    made: Made
+    place: Place
+    name: str
+    function: FunctionValue | None = None
+    guards: tuple[cst.BaseExpression, ...] = ()
+    near: tuple[str, ...] = ()
+    takes_device: bool = True
+    owner: ClassModel | None = None
+    call: Place | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor(Value):
     """A tensor that is not, itself, an `nn.Parameter` made here.
@@ -128,7 +157,8 @@ class Tensor(Value):
     `zero_dim` is None where its number of dimensions is not known. `tracked` says that it was computed from a
     registered parameter, whose gradient would flow through it. `parameter` is the `nn.Parameter` it was computed from,
     `leaf` False for a result of an operation. `put` is the move that a script has made of it, or of what it was
-    computed from.
+    computed from. `origins` are what made the tensors that it was computed from on the CPU; with one of them, it is
+    certainly there.
     """
 
     source: Source = Source.CONSTANT
@@ -144,6 +174,7 @@ class Tensor(Value):
     parameter: Parameter | None = None
     made: Place | None = None
     put: Put | None = None
+    origins: frozenset[Origin] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -162,7 +193,7 @@ class ModuleInstance(Value):
     makes it; `argument` says that it was handed in by the caller, `registered` that some module holds it by a
     registered road. `cls` is its class where that can be seen, `name` the words a user knows the class by. `find` works
     out the state of a class in another file, when it is asked for. `identity` is one for all values that stand for the
-    same object."""
+    same object. `given` are the tensors made on the CPU that a layer built in `forward` has got."""
 
     name: str
     state: State | None
@@ -175,6 +206,7 @@ class ModuleInstance(Value):
     inner: bool = False
     find: Callable[[], State | None] | None = None
     identity: object = field(default_factory=object)
+    given: list[Value] = field(default_factory=list)
 
     def whole_state(self, seen: frozenset[int] = frozenset(), fresh: bool = False) -> State | None:
         """The state of this module and of all that it registers; None where nothing is known of any of it. With
@@ -389,10 +421,16 @@ class OneOf(Value):
 @dataclass(frozen=True, slots=True)
 class Input(Value):
     """What `forward` is given, or what a registered module computes: on the module's device, if it is a tensor.
-    `proven` says that it is one."""
+    `proven` says that it is one, and `given` that it comes from where that device is certain."""
 
     proven: bool = False
     put: Put | None = None
+    given: bool = False
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is certainly a tensor, and on the module's device."""
+        return self.proven and self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +488,12 @@ class Arguments:
             return self.positional[position]
         return None
 
+    def named(self) -> dict[int | str, Value]:
+        """All arguments by position or keyword."""
+        named: dict[int | str, Value] = dict(enumerate(self.positional))
+        named.update(self.keywords)
+        return named
+
     def values(self) -> Iterator[Value]:
         """All arguments, positional ones first."""
         yield from self.positional
@@ -488,7 +532,7 @@ def from_holder(value: Value, owners: Iterable[str]) -> Value:
     taken: list[Value] = []
     for option in options_of(value):
         if isinstance(option, Tensor):
-            taken.append(replace(option, strays=option.strays | owners))
+            taken.append(replace(option, strays=option.strays | owners, origins=frozenset()))
             continue
         if isinstance(option, Container | Instance | Distribution):
             option.owners |= owners
@@ -533,6 +577,26 @@ def _inside(value: Value) -> Iterable[Value]:
     if isinstance(value, FunctionValue):
         return value.captured.values()
     return ()
+
+
+def made_by(value: Value, origin: Origin) -> Value:
+    """`value` with `origin` in place of what made its tensors on the CPU; in containers and objects, they change."""
+    for held in contents(value):
+        if isinstance(held, Container):
+            held.items[:] = [_made_by(item, origin) for item in held.items]
+        elif isinstance(held, Instance):
+            held.attributes.update({name: _made_by(item, origin) for name, item in held.attributes.items()})
+        elif isinstance(held, Distribution):
+            held.tensors[:] = [_made_by(tensor, origin) for tensor in held.tensors]
+    return _made_by(value, origin)
+
+
+def _made_by(value: Value, origin: Origin) -> Value:
+    origins = frozenset({origin})
+    return one_of(
+        replace(option, origins=origins) if isinstance(option, Tensor) and option.origins else option
+        for option in options_of(value)
+    )
 
 
 def distinct(values: Iterable[Value]) -> list[Value]:
