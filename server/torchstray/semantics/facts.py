@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -23,6 +24,9 @@ from torchstray.semantics.values import (
     one_of,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from torchstray.semantics.strays import Stray
 
 
 class Phase(enum.Enum):
@@ -169,7 +173,8 @@ class ClassFacts:
     """All that is known of one module class. `live` maps each attribute to the stores whose values it may hold once
     the module is built, `held` each of these stores to all that it held then; `registered` are the names registered
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
-    itself. `called` are the attributes that are called although nobody knows what they are."""
+    itself. `called` are the attributes that are called although nobody knows what they are, and `strays` is what the
+    module leaves behind, once that has been asked."""
 
     cls: ClassModel
     instance: ModuleInstance
@@ -190,6 +195,7 @@ class ClassFacts:
     moves_everything: bool = False
     initialised: bool = False
     init_path: tuple[Place, ...] = ()
+    strays: tuple[Stray, ...] | None = None
 
     def value_of(self, attribute: str) -> Value | None:
         """What reading `self.attribute` gives; None where it is not known to be set."""
