@@ -92,6 +92,20 @@ async def test_all_safe_repairs_of_a_file_are_those_of_the_command_line(editor: 
     assert editor.findings(buffer) == [("unregistered-tensor", "self.r")]
 
 
+async def test_hints_are_not_repaired_unasked(editor: Editor, folder: Path) -> None:
+    """As on the command line; each by itself can be."""
+    text = program("k", "m").replace("self.m = torch", "self.unused = torch.ones(2)\n        self.m = torch")
+    buffer = editor.open(folder / "model.py", text)
+    await editor.look(buffer)
+    assert len(editor.findings(buffer)) == 3
+    assert (await editor.actions(buffer, buffer.after("self.unused")))[0].is_preferred
+    actions = {action.title: action for action in await editor.actions(buffer, buffer.after("self.k"))}
+    await editor.apply(actions["Repair all 2 safe problems in this file"])
+    assert buffer.text == repaired(text, folder)
+    assert "self.unused = torch.ones(2)" in buffer.text
+    assert await editor.actions(buffer, 0, len(buffer.text), ["source.fixAll"]) == []
+
+
 async def test_a_single_safe_repair_is_not_offered_twice(editor: Editor, folder: Path) -> None:
     buffer = editor.open(folder / "model.py", program("k"))
     await editor.look(buffer)

@@ -73,6 +73,28 @@ async def test_what_was_kept_goes_with_its_statement(editor: Editor, folder: Pat
     assert editor.findings(buffer) == [M]
 
 
+async def test_what_was_kept_goes_when_its_rule_is_turned_off(editor: Editor, folder: Path) -> None:
+    buffer = editor.open(folder / "model.py", TEXT)
+    await editor.look(buffer)
+    editor.replace(buffer, "return x + self.k", "return x + self.k +")
+    await editor.look(buffer)
+    assert {K, M} <= {*editor.findings(buffer)}
+    editor.configure({"ignore": ["unregistered-tensor"]})
+    await editor.settle(buffer, [("syntax-error", "return x + self.k +")])
+
+
+async def test_what_is_new_on_the_changed_lines_of_a_broken_class_is_shown(editor: Editor, folder: Path) -> None:
+    text = TEXT.replace("return x + self.k", "return x + self.k + self.new")
+    buffer = editor.open(folder / "model.py", text)
+    await editor.look(buffer)
+    end = buffer.after("super().__init__()")
+    editor.change(buffer, (end, end, "\n        x = ("))
+    await editor.look(buffer)
+    editor.replace(buffer, "self.k = torch.zeros(3)", "self.k = self.new = torch.zeros(3)")
+    await editor.look(buffer)
+    assert {K, ("unregistered-tensor", "self.new"), M} <= {*editor.findings(buffer)}
+
+
 async def test_a_document_that_is_opened_broken_shows_what_can_be_found(editor: Editor, folder: Path) -> None:
     buffer = editor.open(folder / "model.py", TEXT.replace("return x + self.k", "return x + self.k +"))
     await editor.look(buffer)

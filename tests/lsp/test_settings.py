@@ -132,8 +132,9 @@ async def test_pyproject_is_written_changed_broken_mended_and_removed(editor: Ed
         await editor.until(lambda: bool(editor.messages), "message")
         (message,) = editor.messages
         assert message.type == types.MessageType.Error
-        assert f"{file}:3: " in message.message
+        assert message.message.startswith("pyproject.toml, line 3 is not used. ")
         assert words in message.message
+        assert message.message.endswith(f"({file})")
         await _saw(editor, file, buffer, [])
         assert len(editor.messages) == 1
         editor.messages.clear()

@@ -87,15 +87,13 @@ async def test_what_the_disk_holds_does_not_matter(editor: Editor, folder: Path)
     await editor.settle(editor.open(path, program("k")), FOUND)
 
 
-async def test_a_large_file_without_torch_is_done_at_once(editor: Editor, folder: Path) -> None:
-    """Next to what a small file with torch takes: nothing of it is parsed."""
-    row = "class Row{}:\n    def area(self):\n        return {}\n\n\n"
-    large = "".join(row.format(number, number) for number in range(20_000))
-    await editor.look(editor.open(folder / "first.py", program("k")))
-    small = [f"n{number}" for number in range(40)]
-    start = time.perf_counter()
-    assert len(await editor.look(editor.open(folder / "model.py", program(*small)))) == 40
-    took = time.perf_counter() - start
-    start = time.perf_counter()
-    assert await editor.look(editor.open(folder / "rows.py", large)) == []
-    assert time.perf_counter() - start < 10 * took
+async def test_a_file_without_torch_costs_next_to_nothing(vscode: Editor, folder: Path) -> None:
+    """Nothing of it is parsed."""
+    row = "class Row{0}:\n    def area(self):\n        return {0}\n\n\n"
+    rows = "".join(row.format(number) for number in range(600))
+    took = []
+    for name, text in (("warm.py", program("k")), ("rows.py", rows), ("torch.py", f"import torch\n{rows}")):
+        start = time.perf_counter()
+        await vscode.look(vscode.open(folder / name, text))
+        took.append(time.perf_counter() - start)
+    assert took[1] < took[2] / 2

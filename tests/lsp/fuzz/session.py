@@ -18,10 +18,9 @@ from tests.lsp.editor import Buffer, Editor
 from tests.lsp.fuzz.texts import STATEMENTS, fragment, program
 from torchstray.check import check
 from torchstray.config import Configuration
-from torchstray.rules.rule import Finding, Severity
+from torchstray.rules.rule import Finding
 from torchstray.semantics.project import Project
 from torchstray.syntax.document import Document
-from torchstray.text.edits import Span
 
 LATE = {
     types.LSPErrorCodes.RequestCancelled,
@@ -306,9 +305,6 @@ class Session:
     def _found(self, document: Document) -> list[Finding]:
         if "torch" not in document.text:
             return []
-        if (nul := document.text.find("\0")) >= 0:  # the command line refuses such a file before it checks it
-            message = f"This file contains a NUL character at offset {nul}, so it is not Python source."
-            return [Finding("unreadable-file", Severity.ERROR, message, Span(nul, nul + 1))]
         select, ignore = self.settings.get("select"), self.settings.get("ignore", ())
         configuration = Configuration(
             self.folder, select=None if select is None else frozenset(select), ignore=frozenset(ignore)
