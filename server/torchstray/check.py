@@ -12,6 +12,7 @@ from torchstray.rules.rule import Finding, Severity
 from torchstray.semantics.project import Project
 from torchstray.suppression import Suppressions
 from torchstray.syntax.document import Document, SyntaxProblem
+from torchstray.text.edits import Span
 
 
 def check(
@@ -22,6 +23,11 @@ def check(
     `path` is where the document lies, for what is configured by file. Suppressed findings are left out, severities are
     as configured, and the texts of fixes have the document's own line ends.
     """
+    if (nul := document.text.find("\0")) >= 0:
+        # A file with one is not even decoded; an editor has one all the same.
+        message = f"This file contains a NUL character at offset {nul}, so it is not Python source."
+        finding = Finding("unreadable-file", Severity.ERROR, message, Span(nul, nul + 1))
+        return [_reported(finding, configuration, document)] if finding.rule not in configuration.off(path) else []
     off = configuration.off(path)
     names = [name for name in rule_names() if name not in off]
     found = [_unparsed(problem) for problem in document.problems]

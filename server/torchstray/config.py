@@ -38,7 +38,14 @@ class BadValue(ValueError):
 
 
 class BadConfiguration(Exception):
-    """A configuration file that cannot be used; the message names the file, the line (from 1) and the key."""
+    """A configuration file that cannot be used; the message names the file, the `line` (from 1, if it is known) and the
+    `reason`, which has the key."""
+
+    def __init__(self, file: Path, line: int | None, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}" if line is not None else f"{file}: {reason}")
+        self.file = file
+        self.line = line
+        self.reason = reason
 
 
 def absolute(path: Path) -> Path:
@@ -379,7 +386,7 @@ class Configurations:
         if file is not None:
             configuration = load(file)
             if configuration is None:
-                raise BadConfiguration(f"{file}: there is no [tool.torchstray] table")
+                raise BadConfiguration(file, None, "there is no [tool.torchstray] table")
             self._everywhere = self._overrides.over(dataclasses.replace(configuration, root=Path.cwd()))
 
     def of(self, folder: Path) -> Configuration:
@@ -419,9 +426,9 @@ def load(file: Path) -> Configuration | None:
             return None
         text = data.decode()
     except OSError as error:
-        raise BadConfiguration(f"{file}: cannot be read: {error.strerror}") from None
+        raise BadConfiguration(file, None, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadConfiguration(f"{file}: is not UTF-8, as TOML has to be") from None
+        raise BadConfiguration(file, None, "is not UTF-8, as TOML has to be") from None
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -430,7 +437,7 @@ def load(file: Path) -> Configuration | None:
     try:
         whole = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadConfiguration(_broken(file, text, str(error))) from None
+        raise BadConfiguration(file, *_broken(text, str(error))) from None
     tool = whole.get("tool")
     if not isinstance(tool, dict) or "torchstray" not in tool:
         return None
@@ -439,7 +446,7 @@ def load(file: Path) -> Configuration | None:
     except BadValue as error:
         line = _line(text, ("tool", "torchstray", *error.keys), error.item, tomllib.loads)
         key = ".".join(error.keys)
-        raise BadConfiguration(f"{file}:{line}: {f'`{key}`: ' if key else ''}{error}") from None
+        raise BadConfiguration(file, line, f"{f'`{key}`: ' if key else ''}{error}") from None
     lines = {
         setting.key: _line(text, ("tool", "torchstray", setting.key), None, tomllib.loads)
         for setting in SETTINGS
@@ -460,12 +467,12 @@ def read(table: object) -> dict[str, Any]:
     return values
 
 
-def _broken(file: Path, text: str, reason: str) -> str:
+def _broken(text: str, reason: str) -> tuple[int | None, str]:
+    """The line (from 1, if it is known) of a mistake in TOML, and what it is."""
     place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", reason)
     if place is None:
-        return f"{file}: is not valid TOML: {reason}"
-    line = place.group(1) or text.count("\n") + 1
-    return f"{file}:{line}: is not valid TOML: {reason[: place.start()]}"
+        return None, f"is not valid TOML: {reason}"
+    return int(place.group(1) or text.count("\n") + 1), f"is not valid TOML: {reason[: place.start()]}"
 
 
 def _line(text: str, keys: Sequence[str], item: str | None, parse: Callable[[str], dict[str, Any]]) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +12,12 @@ import pytest
 from torchstray.check import check
 from torchstray.config import Configuration
 from torchstray.repair import repair
-from torchstray.rules.rule import Finding
+from torchstray.rules import all_rules
+from torchstray.rules.rule import Finding, Rule
 from torchstray.semantics.project import Project
+from torchstray.suppression import suppress
 from torchstray.syntax.document import Document
+from torchstray.text.edits import Edit, apply_edits
 
 from .conftest import MODEL, Run
 
@@ -187,3 +193,119 @@ def test_on_the_command_line_and_in_the_configuration(torchstray_: Run, tmp_path
     assert torchstray_("check").returncode == 1
     assert torchstray_("check", "--fix").returncode == 0
     assert (tmp_path / "m.py").read_text() == "import torch\nx = 1\n"
+
+
+def _suppressed(text: str, rule: str = TENSOR) -> str | None:
+    """The text once the first finding of a rule is suppressed; None where that cannot be."""
+    finding = next(finding for finding in _check(text) if finding.rule == rule)
+    edit = suppress(Document(text), finding)
+    return None if edit is None else apply_edits(text, [edit])
+
+
+@pytest.mark.parametrize(
+    ("statement", "suppressed"),
+    [
+        (STATEMENT, f"{STATEMENT}  # torchstray: ignore[{TENSOR}]"),
+        (f"{STATEMENT} \t", f"{STATEMENT}  # torchstray: ignore[{TENSOR}]"),
+        (f"{STATEMENT}  # three", f"{STATEMENT}  # three  # torchstray: ignore[{TENSOR}]"),
+        (f"{STATEMENT};", f"{STATEMENT};  # torchstray: ignore[{TENSOR}]"),
+        (f"{STATEMENT}; self.n = '#'", f"{STATEMENT}; self.n = '#'  # torchstray: ignore[{TENSOR}]"),
+        (
+            f"{STATEMENT}  # torchstray: ignored",
+            f"{STATEMENT}  # torchstray: ignored  # torchstray: ignore[{TENSOR}]",
+        ),
+        (
+            f"{STATEMENT}  # torchstray: ignore[discarded-move] # noqa",
+            f"{STATEMENT}  # torchstray: ignore[discarded-move, {TENSOR}] # noqa",
+        ),
+        (f"{STATEMENT}  # torchstray: ignore[a, b, ]", f"{STATEMENT}  # torchstray: ignore[a, b, {TENSOR}]"),
+        (f"{STATEMENT}  # torchstray: ignore[]", f"{STATEMENT}  # torchstray: ignore[{TENSOR}]"),
+        (
+            "        self.k = torch.zeros(\n            3\n        )",
+            f"        self.k = torch.zeros(  # torchstray: ignore[{TENSOR}]\n            3\n        )",
+        ),
+        (
+            "        self.k = torch.zeros(  # of\n            3\n        )  # torchstray: ignore[a]",
+            f"        self.k = torch.zeros(  # of  # torchstray: ignore[{TENSOR}]\n            3\n"
+            "        )  # torchstray: ignore[a]",
+        ),
+        (
+            "        self.k = \\\n            torch.zeros(3)",
+            f"        self.k = \\\n            torch.zeros(3)  # torchstray: ignore[{TENSOR}]",
+        ),
+        (
+            "        self.k = \\\n            torch.zeros(3)  # torchstray: ignore[a]",
+            f"        self.k = \\\n            torch.zeros(3)  # torchstray: ignore[a, {TENSOR}]",
+        ),
+        (
+            f'{STATEMENT}; self.s = """ # torchstray: ignore[a]\n # """',
+            f'{STATEMENT}; self.s = """ # torchstray: ignore[a]\n # """  # torchstray: ignore[{TENSOR}]',
+        ),
+        (
+            f'{STATEMENT}; self.s = f"""{{\n 1}}"""',
+            f'{STATEMENT}; self.s = f"""{{\n 1}}"""  # torchstray: ignore[{TENSOR}]',
+        ),
+        (
+            f"        if True: {STATEMENT.strip()}",
+            f"        if True: {STATEMENT.strip()}  # torchstray: ignore[{TENSOR}]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_finding_is_suppressed_by_a_comment(statement: str, suppressed: str, newline: str) -> None:
+    text, expected = (_with(one).replace("\n", newline) for one in (statement, suppressed))
+    assert _suppressed(text) == expected
+    assert _codes(expected) == []
+
+
+def test_the_last_line_of_a_file_needs_no_line_end() -> None:
+    text = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    mean = torch.ones(3)"
+    assert _suppressed(text, "class-level-state") == f"{text}  # torchstray: ignore[class-level-state]"
+
+
+def test_what_does_not_parse_is_not_suppressed() -> None:
+    assert _suppressed("def broken(:\n    pass\n", "syntax-error") is None
+    broken = f"{MODEL}\ndef broken(:\n"
+    assert _suppressed(broken) == broken.replace(STATEMENT, f"{STATEMENT}  # torchstray: ignore[{TENSOR}]")
+
+
+def test_where_no_comment_can_stand_there_is_none() -> None:
+    assert _suppressed(_with(f"{STATEMENT}\\\n")) is None
+
+
+VARIANTS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda code: code,
+    "CRLF": lambda code: code.replace("\n", "\r\n"),
+    "no line end": lambda code: code.rstrip("\n"),
+    "comments": lambda code: code if '"""' in code else code.replace("\n", "  # noqa: E501\n"),
+    "suppressions": lambda code: code if '"""' in code else code.replace("\n", "  # torchstray: ignore[other]\n"),
+    "continuations": lambda code: code.replace(" = ", " = \\\n"),
+    "long calls": lambda code: code.replace("(", "(\n"),
+    "half typed": lambda code: code + "\ndef broken(:\n",
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
+def test_only_what_is_suppressed_goes(rule: Rule, variant: Callable[[str], str]) -> None:
+    for bad in rule.bad:
+        text = variant(re.sub("[«»]", "", bad.code))
+        found = [finding for finding in _check(text) if finding.rule != "syntax-error"]
+        assert found != []
+        for finding in found:
+            edit = suppress(Document(text), finding)
+            assert edit is not None
+            after = Document(apply_edits(text, [edit]))
+            assert len(after.problems) == len(Document(text).problems)
+            left = check(after, Project(), Configuration(Path.cwd()))
+            gone = Counter(_moved(one, edit) for one in _check(text))
+            gone.subtract((one.rule, one.span.start, one.span.end) for one in left)
+            assert gone[_moved(finding, edit)] == 1
+            assert {key[0] for key, count in gone.items() if count} == {finding.rule}
+
+
+def _moved(finding: Finding, edit: Edit) -> tuple[str, int, int]:
+    """A finding's rule and place once an edit is made."""
+    shift = len(edit.content) - (edit.end - edit.start)
+    start, end = finding.span.start, finding.span.end
+    return finding.rule, start + shift * (start >= edit.end), end + shift * (end > edit.end)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import libcst as cst
 import pytest
 
 from tests.semantics.programs import assert_marked, model_of
+from torchstray.semantics.names import children, walk
 from torchstray.text.edits import apply_edits
 
 BODY = """
@@ -268,3 +272,45 @@ def test_spelling_holds_once_its_import_is_there(code: str) -> None:
 def test_function_of_torch_is_spelled(code: str, name: str, text: str, edited: str) -> None:
     spelling = model_of(code).names.spell(name)
     assert (spelling.text, apply_edits(code, list(spelling.edits))) == (text, edited)
+
+
+COMMON = Path(__file__).read_text("utf-8")
+RARE = """
+@final
+async def f[T: int, *U, **V](a: int = 1, /, *args: str, b, c=2, **rest) -> None:
+    async with a as b, c: await d
+    async for x in y: ...
+    global g
+    x = [*a, (yield), (yield from b)]; x += 1; y: int = (z := 2); del x, y
+    return lambda a, *b, c=3, **d: {**a, "k": f"{x!r:>{width}}{y=}" "z", **{k: v async for k, v in w if v if k}}
+match a:
+    case B(1, c=[2, *rest], d={"e": None, **more}) | "f" as g if h: pass
+try: import a.b as c, d
+except* (E, F) as e: raise G from e
+else: assert a, "m"
+finally: from ..a import (b as c, d,)
+while not a if -b else c[1:2, ..., ::3] < d <= e is not f not in g: continue
+class C[T](A, *b, metaclass=M, **c): x = 1j; y = {1, *a}; z = {i for i in j}; w = (i for i in j)
+type X[T] = list[T]
+"""
+
+
+@pytest.mark.parametrize("text", [RARE, COMMON], ids=["rare", "common"])
+def test_children_are_those_of_libcst_without_trivia(text: str) -> None:
+    def is_trivial(node: cst.CSTNode) -> bool:
+        return type(node).__module__.endswith((".whitespace", ".op")) or isinstance(
+            node,
+            cst.LeftParen
+            | cst.RightParen
+            | cst.LeftSquareBracket
+            | cst.RightSquareBracket
+            | cst.LeftCurlyBrace
+            | cst.RightCurlyBrace
+            | cst.Asynchronous
+            | cst.ParamSlash,
+        )
+
+    for node in walk(cst.parse_module(text)):
+        expected = [child for child in node.children if not is_trivial(child)]
+        assert set(children(node)) == set(expected)
+        assert len(children(node)) == len(expected)

@@ -806,3 +806,19 @@ def test_handed_in_tensor_is_saved() -> None:
     assert finding.rule == "unregistered-tensor"
     assert not finding.fixes[0].safe
     assert "persistent=False" not in "".join(edit.content for edit in finding.fixes[0].edits)
+
+
+@pytest.mark.parametrize("text", [r"\N{NO SUCH}", r"\x", r"\u12"])
+def test_an_escape_that_python_refuses_is_some_text(text: str) -> None:
+    finding = the_finding(
+        script(f"""
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.name = "{text}"
+                    self.table = torch.zeros(3)
+                def forward(self, x):
+                    return x * self.table
+        """)
+    )
+    assert finding.rule == "unregistered-tensor"

@@ -244,6 +244,11 @@ def test_deep_nesting_is_a_problem_and_never_an_exception(before: str, after: st
     subprocess.run([sys.executable, "-c", program, before, after, str(count)], check=True, timeout=60)
 
 
+def test_what_libcst_reads_and_then_refuses_is_a_problem() -> None:
+    document = Document("x = 1\ny = [a for a in.5]\n")
+    assert [(problem.span, problem.message) for problem in document.problems] == [(Span(6, 24), "not valid Python")]
+
+
 def test_strings_side_by_side_nest_too() -> None:
     assert [problem.message for problem in Document("x = " + "'a' " * 1_000 + "\n").problems] == ["nested too deeply"]
 
@@ -272,6 +277,20 @@ def test_equal_statements_of_one_document_have_trees_of_their_own() -> None:
     new = Document("f(x)\nf(x)\n", old)
     assert new.statements[0].tree is old.statements[0].tree
     assert new.statements[1].tree is not new.statements[0].tree
+
+
+def test_what_is_made_of_a_tree_is_made_once_for_all_versions() -> None:
+    asked: list[cst.Module] = []
+
+    def length(tree: cst.Module) -> int:
+        asked.append(tree)
+        return len(tree.body)
+
+    old = Document("a = 1\nb = 2\n")
+    assert [statement.derived(length) for statement in old.statements] == [1, 1]
+    new = Document("a = 1\nb = 3; c = 4\n", old)
+    assert [statement.derived(length) for statement in new.statements] == [1, 1]
+    assert asked == [*(statement.tree for statement in old.statements), new.statements[1].tree]
 
 
 EDITS = [

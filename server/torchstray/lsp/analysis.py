@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchstray.check import check
-from torchstray.config import Configuration
+from torchstray.config import NOTICES, Configuration
 from torchstray.lsp.texts import Snapshot
 from torchstray.rules.rule import Finding
 from torchstray.semantics.project import Project
@@ -105,7 +105,7 @@ def _keep(previous: Analysis, document: Document, fresh: Sequence[Finding]) -> t
     findings = {}
     for finding in previous.findings:
         span = change.moved(finding.span)
-        if span is None or finding.rule == "syntax-error" or not inside(span):
+        if span is None or finding.rule in NOTICES or not inside(span):
             continue
         same = now.get((finding.rule, span.start))
         if same is not None:
@@ -118,7 +118,7 @@ def _keep(previous: Analysis, document: Document, fresh: Sequence[Finding]) -> t
     rows = range(document.lines.position(change.start)[0], document.lines.position(change.new_end)[0] + 1)
     for finding in fresh:
         row = document.lines.position(finding.span.start)[0]
-        if finding.rule == "syntax-error" or not inside(finding.span) or row in rows:
+        if finding.rule in NOTICES or not inside(finding.span) or row in rows:
             findings.setdefault((finding.rule, finding.span.start), finding)
     return sorted(findings.values(), key=lambda finding: (finding.span.start, finding.span.end, finding.rule)), kept
 

@@ -208,6 +208,8 @@ def serve() -> int:
     log.addFilter(_worth_logging)
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])
+    # It warns of cancellations that cross an answer and of notifications that it may ignore.
+    logging.getLogger("pygls").setLevel(logging.ERROR)
     server = Server()
     for name, handler in HANDLERS.items():
         server.feature(name)(handler)

@@ -88,7 +88,7 @@ class Settings:
                 return None
             configuration = scope.configurations.of(folder)
         except BadConfiguration as error:
-            self._tell(folder, f"This configuration is not used: {error}.")
+            self._tell(folder, _in_a_line(error))
             return scope.last.get(folder) or overrides.over(Configuration(root))
         self._told.pop(folder, None)
         scope.last[folder] = configuration
@@ -117,3 +117,10 @@ def _as_in_files(table: object) -> tuple[object, dict[str, str]]:
     known = [str(key) for key, value in table.items() if value is not None and key not in CLIENT_SETTINGS]
     spelled = {names.get(key, key): key for key in known}
     return {name: table[key] for name, key in spelled.items()}, spelled
+
+
+def _in_a_line(error: BadConfiguration) -> str:
+    """What is wrong first, and where it is last: editors cut what does not fit."""
+    line = f", line {error.line}" if error.line is not None else ""
+    reason = error.reason if error.reason.startswith("`") else f"It {error.reason}"
+    return f"{error.file.name}{line} is not used. {reason}. ({error.file})"

@@ -14,7 +14,7 @@ from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severi
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Fate, Meeting
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import walk
+from torchstray.semantics.names import children, walk
 from torchstray.semantics.values import Made, Origin, Tensor
 from torchstray.text.edits import Edit, Span
 
@@ -622,5 +622,5 @@ def _read(node: cst.CSTNode, name: str) -> Iterable[cst.Name]:
     elif isinstance(node, cst.Attribute | cst.Arg):
         yield from _read(node.value, name)
     else:
-        for child in node.children:
+        for child in children(node):
             yield from _read(child, name)

@@ -15,7 +15,7 @@ from torchstray.semantics.devices import asks_for_device
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, Fate, KeptItem, Meeting, Phase, Remembered, Store
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import dotted, walk
+from torchstray.semantics.names import children, dotted, walk
 from torchstray.semantics.values import (
     Device,
     FunctionValue,
@@ -653,7 +653,7 @@ def _uses_numbers(node: cst.CSTNode, function: cst.FunctionDef, near: set[str], 
         if not called.endswith("_like"):
             parts += [argument.value for argument in node.args]
         return any(_uses_numbers(part, function, near, seen) for part in parts)
-    return any(_uses_numbers(child, function, near, seen) for child in node.children if not isinstance(child, cst.Arg))
+    return any(_uses_numbers(child, function, near, seen) for child in children(node) if not isinstance(child, cst.Arg))
 
 
 # What says how a tensor is, and not which numbers it holds.
@@ -763,7 +763,7 @@ def _always_moved(facts: ClassFacts, name: str) -> bool:
     reads = 0
     for cls in facts.cls.own_classes:
         for method in cls.methods.values():
-            parents = {child: parent for parent in walk(method.body) for child in parent.children}
+            parents = {child: parent for parent in walk(method.body) for child in children(parent)}
             for node in parents:
                 if not (isinstance(node, cst.Attribute) and dotted(node) == f"self.{name}"):
                     continue
@@ -812,7 +812,7 @@ def _first_read(facts: ClassFacts, name: str, store: Store) -> Place | None:
         return None
     for node in walk(function.node.body):
         if isinstance(node, cst.Return | cst.BinaryOperation | cst.Call) and dotted(node) is None:
-            direct = [child for child in node.children if dotted(child) == f"self.{name}"]
+            direct = [child for child in children(node) if dotted(child) == f"self.{name}"]
             if direct:
                 return Place(function.statement, direct[0])
     return None

@@ -274,10 +274,12 @@ class Caller(Evaluator):
                     self.call_function(value, Arguments(complete=False), node)
         else:
             # It may register what it gets: what cannot be known is not reported.
-            for module in modules_in(arguments.values()):
-                module.register()
-            for parameter in parameters_in(arguments.values()):
-                parameter.registered = True
+            for value in arguments.values():
+                for held in contents(value):
+                    if isinstance(held, ModuleInstance):
+                        held.register()
+                    elif isinstance(held, Parameter):
+                        held.registered = True
             if self.facts is not None and any(isinstance(value, SelfValue) for value in arguments.values()):
                 self.facts.initialised = True
         return UNKNOWN

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchstray.semantics import torch_api
-from torchstray.semantics.names import dotted, walk
+from torchstray.semantics.names import children, dotted, walk
 
 # Where torch's own signatures say nothing. In TensorIterator, and so in all element-wise operations, a 0-dim tensor on
 # the CPU may join tensors on another device (PyTorch, "Tensor Views and broadcasting",
@@ -75,7 +75,7 @@ def asks_for_device(test: cst.CSTNode) -> bool:
         return any(word in test.value.lower() for word in _DEVICE_WORDS)
     if isinstance(test, cst.SimpleString):
         return any(word in test.value.lower() for word in _DEVICE_WORDS)
-    return any(asks_for_device(child) for child in test.children)
+    return any(asks_for_device(child) for child in children(test))
 
 
 def named_device(call: cst.Call, name: str | None) -> str | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import libcst as cst
 
@@ -14,7 +16,7 @@ from torchstray.semantics import torch_api
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.devices import asks_for_device, named_device
 from torchstray.semantics.facts import ClassFacts, Fate, FixedDevice, Handling, Meeting, Phase, Remembered, Use
-from torchstray.semantics.names import FileNames, dotted
+from torchstray.semantics.names import FileNames, children, dotted
 from torchstray.semantics.values import (
     ANY_SCALAR,
     MISSING,
@@ -35,6 +37,7 @@ from torchstray.semantics.values import (
     Method,
     ModuleInstance,
     Name,
+    OneOf,
     Origin,
     Parameter,
     Partial,
@@ -49,6 +52,7 @@ from torchstray.semantics.values import (
     Value,
     contents,
     distinct,
+    each,
     from_holder,
     holders,
     one_of,
@@ -69,6 +73,15 @@ _CONSTANTS = frozenset(
 )
 _PERCENT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
 _WIDTH = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+
+
+@lru_cache(maxsize=10_000)
+def _literal(text: str) -> object:
+    """The value of a number or string as it is written; None for an escape that Python refuses, which libcst reads."""
+    try:
+        return literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _wider(left: str | None, right: str | None) -> str | None:
@@ -108,13 +121,15 @@ def _parts(value: Value) -> list[Value]:
 
 def names_in(node: cst.CSTNode) -> Iterator[str]:
     """The names that are read or bound anywhere in `node`, attributes' names left out."""
-    if isinstance(node, cst.Name):
-        yield node.value
-    elif isinstance(node, (cst.Attribute, cst.Arg)):
-        yield from names_in(node.value)
-    else:
-        for child in node.children:
-            yield from names_in(child)
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, cst.Name):
+            yield found.value
+        elif isinstance(found, (cst.Attribute, cst.Arg)):
+            waiting.append(found.value)
+        else:
+            waiting += reversed(children(found))
 
 
 @dataclass
@@ -147,35 +162,6 @@ class Evaluator(abc.ABC):
         self.frames: list[Frame] = []
         self.default_devices = 0
         self.globals: dict[str, Value] = {}
-        self._kinds: dict[type[cst.CSTNode], Callable[[Any], Value]] = {
-            cst.Name: self._name,
-            cst.Attribute: self._attribute,
-            cst.Call: self._call,
-            cst.Subscript: self._subscript,
-            cst.BinaryOperation: self._binary,
-            cst.UnaryOperation: self._unary,
-            cst.BooleanOperation: self._boolean,
-            cst.Comparison: self._comparison,
-            cst.IfExp: self._conditional,
-            cst.List: self._list,
-            cst.Tuple: self._tuple,
-            cst.Set: self._set,
-            cst.Dict: self._dict,
-            cst.ListComp: self._comprehension,
-            cst.SetComp: self._comprehension,
-            cst.GeneratorExp: self._comprehension,
-            cst.DictComp: self._dict_comprehension,
-            cst.Lambda: self._lambda,
-            cst.Integer: self._integer,
-            cst.Float: self._float,
-            cst.SimpleString: self._string,
-            cst.FormattedString: self._formatted_string,
-            cst.ConcatenatedString: self._concatenated_string,
-            cst.NamedExpr: self._named,
-            cst.Await: self._await,
-            cst.Yield: self._yield,
-            cst.StarredElement: self._starred,
-        }
 
     # What the interpreter adds
 
@@ -227,7 +213,7 @@ class Evaluator(abc.ABC):
     def evaluate(self, node: cst.CSTNode) -> Value:
         """What the expression `node` is worth."""
         kind = self._kinds.get(type(node))
-        return UNKNOWN if kind is None else kind(node)
+        return UNKNOWN if kind is None else kind(self, node)
 
     def note_use(self, value: Value, handling: Handling, node: cst.CSTNode) -> None:
         """Note what happens to the strays that `value` is made of."""
@@ -313,13 +299,13 @@ class Evaluator(abc.ABC):
         return self.imported(full, node) if full is not None else Qualified(f"builtins.{node.value}")
 
     def _attribute(self, node: cst.Attribute) -> Value:
-        path = dotted(node) or ""
-        first = self.frame.names.get(path.partition(".")[0])
-        if self.facts is not None and isinstance(first, SelfValue) and path.partition(".")[2] in self.facts.live:
-            kept = self.facts.value_of(path.partition(".")[2])  # `self.layer.gain`, put on a layer by this class
-            if kept is not None and path.count(".") > 1:
-                return kept
-        return one_of(self.attribute(option, node.attr.value, node) for option in options_of(self.evaluate(node.value)))
+        if self.facts is not None and isinstance(node.value, cst.Attribute):
+            first, _, path = (dotted(node) or "").partition(".")
+            if path in self.facts.live and isinstance(self.frame.names.get(first), SelfValue):
+                kept = self.facts.value_of(path)  # `self.layer.gain`, put on a layer by this class
+                if kept is not None:
+                    return kept
+        return each(self.evaluate(node.value), lambda option: self.attribute(option, node.attr.value, node))
 
     def attribute(self, of: Value, name: str, node: cst.CSTNode) -> Value:
         """What the attribute `name` of `of` is."""
@@ -670,7 +656,7 @@ class Evaluator(abc.ABC):
     def _subscript(self, node: cst.Subscript) -> Value:
         of = self.evaluate(node.value)
         index = self._index(node)
-        return one_of(self.item(option, index, node) for option in options_of(of))
+        return each(of, lambda option: self.item(option, index, node))
 
     def _index(self, node: cst.Subscript) -> Value:
         parts: list[Value] = []
@@ -850,9 +836,10 @@ class Evaluator(abc.ABC):
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
         self._note_fixed_device(function, node)
-        options = options_of(function)
-        called = [self.call_option(option, arguments, node, len(options)) for option in options]
-        if len(called) > 1 and any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
+        if not isinstance(function, OneOf):
+            return self.call_option(function, arguments, node, 1)
+        called = [self.call_option(option, arguments, node, len(function.options)) for option in function.options]
+        if any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
             # One of several types or functions was chosen, and most likely for its device.
             called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
         return one_of(called)
@@ -897,13 +884,13 @@ class Evaluator(abc.ABC):
         return {name: value for name, value in self.frame.names.items() if name in mentioned}
 
     def _integer(self, node: cst.Integer) -> Value:
-        return Scalar(node.evaluated_value)
+        return Scalar(_literal(node.value))
 
     def _float(self, node: cst.Float) -> Value:
-        return Scalar(node.evaluated_value)
+        return Scalar(_literal(node.value))
 
     def _string(self, node: cst.SimpleString) -> Value:
-        text = node.evaluated_value
+        text = _literal(node.value)
         return Name(text) if isinstance(text, str) else ANY_SCALAR
 
     def _formatted_string(self, node: cst.FormattedString) -> Value:
@@ -939,3 +926,33 @@ class Evaluator(abc.ABC):
 
     def _starred(self, node: cst.StarredElement) -> Value:
         return self.iterate(self.evaluate(node.value), node)
+
+    _kinds: ClassVar[dict[type[cst.CSTNode], Callable[[Evaluator, Any], Value]]] = {
+        cst.Name: _name,
+        cst.Attribute: _attribute,
+        cst.Call: _call,
+        cst.Subscript: _subscript,
+        cst.BinaryOperation: _binary,
+        cst.UnaryOperation: _unary,
+        cst.BooleanOperation: _boolean,
+        cst.Comparison: _comparison,
+        cst.IfExp: _conditional,
+        cst.List: _list,
+        cst.Tuple: _tuple,
+        cst.Set: _set,
+        cst.Dict: _dict,
+        cst.ListComp: _comprehension,
+        cst.SetComp: _comprehension,
+        cst.GeneratorExp: _comprehension,
+        cst.DictComp: _dict_comprehension,
+        cst.Lambda: _lambda,
+        cst.Integer: _integer,
+        cst.Float: _float,
+        cst.SimpleString: _string,
+        cst.FormattedString: _formatted_string,
+        cst.ConcatenatedString: _concatenated_string,
+        cst.NamedExpr: _named,
+        cst.Await: _await,
+        cst.Yield: _yield,
+        cst.StarredElement: _starred,
+    }

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 
@@ -26,6 +26,9 @@ from torchstray.semantics.values import (
     one_of,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from torchstray.semantics.strays import Stray
 
 FunctionNode: TypeAlias = cst.FunctionDef | cst.Lambda | None
 """The function that something stands in; None at file level."""
@@ -313,7 +316,7 @@ class ClassFacts:
     by `register_buffer` and the like, `class_values` what the class statement sets; `instance` stands for the module
     itself. `building` are the functions that building it runs, `called` the attributes that are called although nobody
     knows what they are, `left` and `late` what the constructor adds after it has moved the module, or built an
-    optimizer."""
+    optimizer; `strays` is what the module leaves behind, once that has been asked."""
 
     cls: ClassModel
     instance: ModuleInstance
@@ -341,6 +344,7 @@ class ClassFacts:
     init_path: tuple[Place, ...] = ()
     left: list[Left] = field(default_factory=list)
     late: list[Late] = field(default_factory=list)
+    strays: tuple[Stray, ...] | None = None
 
     def value_of(self, attribute: str) -> Value | None:
         """What reading `self.attribute` gives; None where it is not known to be set."""

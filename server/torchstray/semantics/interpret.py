@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import libcst as cst
 
@@ -473,51 +474,47 @@ class Interpreter(Caller):
                 self._run_one(statement)
 
     def _run_one(self, node: cst.CSTNode) -> None:
-        if isinstance(node, cst.Assign):
-            value = self.evaluate(node.value)
-            for target in node.targets:
-                self._assign(target.target, value, node, node.value)
-        elif isinstance(node, cst.AnnAssign):
-            if node.value is not None:
-                self.bind(node.target, self.evaluate(node.value), node, node.value)
-        elif isinstance(node, cst.AugAssign):
-            self._augmented(node)
-        elif isinstance(node, cst.Expr):
-            self._expression(node)
-        elif isinstance(node, cst.Return):
-            self.frame.returned.append(self.evaluate(node.value) if node.value is not None else Scalar(None))
-            self.frame.done = True
-        elif isinstance(node, cst.If):
-            self._if(node)
-        elif isinstance(node, cst.For):
-            self._for(node)
-        elif isinstance(node, cst.While):
-            self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
-            self._loop(node.body, node.orelse)
-        elif isinstance(node, cst.With):
-            self._with(node)
-        elif isinstance(node, cst.Try | cst.TryStar):
-            self._try(node)
-        elif isinstance(node, cst.Match):
-            self.evaluate(node.subject)
-            self._branches([case.body for case in node.cases])
-        elif isinstance(node, cst.FunctionDef):
-            captured = self.captured(node.body)
-            function = FunctionValue(node, self.frame.statement, None, None, captured, self.frame.home)
-            self.frame.names[node.name.value] = function
-            captured[node.name.value] = function
-        elif isinstance(node, cst.ClassDef):
-            home = self.frame.home
-            known = self.model.class_of(node) if home is None else home.class_in(node, self.frame.statement)
-            self.frame.names[node.name.value] = ClassValue(known) if known is not None else UNKNOWN
-        elif isinstance(node, cst.Import | cst.ImportFrom):
-            self._import(node)
-        elif isinstance(node, cst.Raise | cst.Break | cst.Continue):
-            self.frame.done = True
-        elif isinstance(node, cst.Del):
-            self._delete(node.target)
-        elif isinstance(node, cst.Assert):
-            self.evaluate(node.test)
+        run = self._runs.get(type(node))
+        if run is not None:
+            run(self, node)
+
+    def _assignment(self, node: cst.Assign) -> None:
+        value = self.evaluate(node.value)
+        for target in node.targets:
+            self._assign(target.target, value, node, node.value)
+
+    def _annotated_assignment(self, node: cst.AnnAssign) -> None:
+        if node.value is not None:
+            self.bind(node.target, self.evaluate(node.value), node, node.value)
+
+    def _return(self, node: cst.Return) -> None:
+        self.frame.returned.append(self.evaluate(node.value) if node.value is not None else Scalar(None))
+        self.frame.done = True
+
+    def _while(self, node: cst.While) -> None:
+        self.note_use(self.evaluate(node.test), Handling.HARMLESS, node)
+        self._loop(node.body, node.orelse)
+
+    def _match(self, node: cst.Match) -> None:
+        self.evaluate(node.subject)
+        self._branches([case.body for case in node.cases])
+
+    def _function(self, node: cst.FunctionDef) -> None:
+        captured = self.captured(node.body)
+        function = FunctionValue(node, self.frame.statement, None, None, captured, self.frame.home)
+        self.frame.names[node.name.value] = function
+        captured[node.name.value] = function
+
+    def _class(self, node: cst.ClassDef) -> None:
+        home = self.frame.home
+        known = self.model.class_of(node) if home is None else home.class_in(node, self.frame.statement)
+        self.frame.names[node.name.value] = ClassValue(known) if known is not None else UNKNOWN
+
+    def _leave(self, node: cst.Raise | cst.Break | cst.Continue) -> None:
+        self.frame.done = True
+
+    def _assert(self, node: cst.Assert) -> None:
+        self.evaluate(node.test)
 
     def _with(self, node: cst.With) -> None:
         entered: list[tuple[cst.BaseExpression, Value]] = []
@@ -561,7 +558,8 @@ class Interpreter(Caller):
             if name != "*":
                 self.frame.names[name] = self.imported(target, node)
 
-    def _delete(self, target: cst.BaseExpression) -> None:
+    def _delete(self, node: cst.Del) -> None:
+        target = node.target
         if isinstance(target, cst.Attribute) and self._is_self(target.value) and self.facts is not None:
             for store in self.facts.live.pop(target.attr.value, ()):
                 children = self.facts.instance.children
@@ -652,14 +650,16 @@ class Interpreter(Caller):
     def _join(self, ends: list[_Paths]) -> None:
         going = [end for end in ends if not end.done]
         merged = going or ends
-        names: dict[str, Value] = {}
-        for end in merged:
+        names = dict(merged[0].names)
+        for end in merged[1:]:
             for name, value in end.names.items():
-                names[name] = self.choice([names[name], value]) if names.get(name, value) is not value else value
-        live: dict[str, tuple[Store, ...]] = {}
-        for end in ends:
+                known = names.get(name, value)
+                names[name] = value if known is value else self.choice([known, value])
+        live = dict(ends[0].live)
+        for end in ends[1:]:
             for attribute, stores in end.live.items():
-                live[attribute] = tuple(dict.fromkeys(live.get(attribute, ()) + stores))
+                held = live.get(attribute, stores)
+                live[attribute] = stores if held is stores else tuple(dict.fromkeys(held + stores))
         places = self.placement.joined([(end.places, end.conditions) for end in merged])
         self._restore(_Paths(names, live, all(end.initialised for end in merged), not going, places))
 
@@ -1142,12 +1142,14 @@ class Interpreter(Caller):
         if not isinstance(receiver, cst.Name):
             return True
         function = self.frame.function
-        statements = self.model.document.statements
-        around = [function.node.body] if function is not None else [statement.tree for statement in statements]
         handed_in = function is not None and any(
             parameter.name.value == receiver.value for parameter in function.node.params.params
         )
-        elsewhere = sum(name == receiver.value for node in around for name in names_in(node))
+        if function is not None:
+            elsewhere = function.statement.derived(_names)[function.node][receiver.value]
+        else:
+            statements = self.model.document.statements
+            elsewhere = sum(statement.derived(_names)[statement.tree][receiver.value] for statement in statements)
         return elsewhere > sum(name == receiver.value for name in names_in(call)) + (not handed_in)
 
     def _assignable(self, receiver: cst.BaseExpression) -> bool | None:
@@ -1213,6 +1215,36 @@ class Interpreter(Caller):
             if option.requires_grad and id(option.made.node) in self.assigned:
                 target, statement, expression = self.assigned[id(option.made.node)]
                 self.non_leaves.append(NonLeaf(target, statement, expression, option, self.place(node)))
+
+    _runs: ClassVar[dict[type[cst.CSTNode], Callable[[Interpreter, Any], None]]] = {
+        cst.Assign: _assignment,
+        cst.AnnAssign: _annotated_assignment,
+        cst.AugAssign: _augmented,
+        cst.Expr: _expression,
+        cst.Return: _return,
+        cst.If: _if,
+        cst.For: _for,
+        cst.While: _while,
+        cst.With: _with,
+        cst.Try: _try,
+        cst.TryStar: _try,
+        cst.Match: _match,
+        cst.FunctionDef: _function,
+        cst.ClassDef: _class,
+        cst.Import: _import,
+        cst.ImportFrom: _import,
+        cst.Raise: _leave,
+        cst.Break: _leave,
+        cst.Continue: _leave,
+        cst.Del: _delete,
+        cst.Assert: _assert,
+    }
+
+
+def _names(tree: cst.Module) -> dict[cst.CSTNode, Counter[str]]:
+    """How often each name is read or bound in a statement, and in the body of each function in it."""
+    functions = {node: node.body for node in walk(tree) if isinstance(node, cst.FunctionDef | cst.Lambda)}
+    return {tree: Counter(names_in(tree))} | {node: Counter(names_in(body)) for node, body in functions.items()}
 
 
 def _is_target(loop: cst.For, node: cst.BaseExpression) -> bool:

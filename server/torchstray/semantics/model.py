@@ -17,7 +17,7 @@ from torchstray.semantics.evaluate import Frame, names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, DiscardedMove, Late, NonLeaf, Phase, Unmoved
 from torchstray.semantics.imports import Constant, Imports
 from torchstray.semantics.interpret import Interpreter
-from torchstray.semantics.names import FileNames, blocks, dotted, target_names, walk
+from torchstray.semantics.names import FileNames, dotted, target_names, walk
 from torchstray.semantics.placement import Placement
 from torchstray.semantics.project import Project
 from torchstray.semantics.torch_api import State
@@ -97,10 +97,9 @@ class FileModel:
         for name, cls in scopes.items():
             self.globals[name] = ClassValue(cls)
         for statement in self.document.statements:
-            for line in statement.tree.body:
-                for found in _inner_classes(line):
-                    if found not in self._classes:
-                        self._add_class(found, statement)
+            for found in statement.derived(_inner_classes):
+                if found not in self._classes:
+                    self._add_class(found, statement)
         for cls in self._classes.values():
             cls.bases = tuple(self._base(argument.value, cls) for argument in cls.node.bases if not argument.star)
 
@@ -474,10 +473,7 @@ class FileModel:
 
     @cached_property
     def _foreign_attributes(self) -> frozenset[str]:
-        found: set[str] = set()
-        for statement in self.document.statements:
-            _collect_foreign(statement.tree, found)
-        return frozenset(found)
+        return frozenset().union(*(statement.derived(_foreign_attributes) for statement in self.document.statements))
 
 
 def _all_here(cls: ClassModel) -> bool:
@@ -495,23 +491,18 @@ def _moved_somewhere(value: Value) -> bool:
     return any(not tensor.origins for tensor in tensors)
 
 
-def _collect_foreign(node: cst.CSTNode, found: set[str]) -> None:
-    if isinstance(node, cst.Attribute) and not (isinstance(node.value, cst.Name) and node.value.value == "self"):
-        found.add(node.attr.value)
-    for child in node.children:
-        _collect_foreign(child, found)
+def _foreign_attributes(tree: cst.Module) -> frozenset[str]:
+    """The attributes of anything but `self` that a statement names."""
+    return frozenset(
+        node.attr.value
+        for node in walk(tree)
+        if isinstance(node, cst.Attribute) and not (isinstance(node.value, cst.Name) and node.value.value == "self")
+    )
 
 
-def _inner_classes(node: cst.CSTNode) -> list[cst.ClassDef]:
+def _inner_classes(tree: cst.Module) -> tuple[cst.ClassDef, ...]:
     """The classes defined in a statement, at whatever depth."""
-    found: list[cst.ClassDef] = []
-    if isinstance(node, cst.ClassDef):
-        found.append(node)
-    suites = [node.body] if isinstance(node, cst.ClassDef | cst.FunctionDef) else list(blocks(node))
-    for suite in suites:
-        for child in suite.body:
-            found += _inner_classes(child)
-    return found
+    return tuple(node for node in walk(tree) if isinstance(node, cst.ClassDef))
 
 
 def _attributes_in(node: cst.CSTNode) -> set[str]:
@@ -520,15 +511,10 @@ def _attributes_in(node: cst.CSTNode) -> set[str]:
 
 def _operands(node: cst.CSTNode) -> set[str]:
     """The plain names that stand beside an arithmetic operator."""
-    found: set[str] = set()
     sides: list[cst.BaseExpression] = []
-    if isinstance(node, cst.BinaryOperation):
-        sides = [node.left, node.right]
-    elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        sides = [node.expression]
-    for side in sides:
-        if isinstance(side, cst.Name):
-            found.add(side.value)
-    for child in node.children:
-        found |= _operands(child)
-    return found
+    for found in walk(node):
+        if isinstance(found, cst.BinaryOperation):
+            sides += [found.left, found.right]
+        elif isinstance(found, cst.UnaryOperation) and isinstance(found.operator, cst.Minus):
+            sides.append(found.expression)
+    return {side.value for side in sides if isinstance(side, cst.Name)}

@@ -8,7 +8,7 @@ import libcst as cst
 
 from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
-from torchstray.semantics.names import dotted, walk
+from torchstray.semantics.names import children, dotted, walk
 from torchstray.semantics.values import Arguments, Device, Method, Name, Part, Scalar, Value, options_of
 
 _TYPES = frozenset({"dtype", "float", "float16", "float32", "float64", "half", "double", "bfloat16", "long", "int64"})
@@ -103,7 +103,7 @@ def _computed_from(node: cst.CSTNode) -> Iterator[str]:
         for argument in node.args:
             yield from _computed_from(argument.value)
     elif not isinstance(node, cst.Call):
-        for child in node.children:
+        for child in children(node):
             yield from _computed_from(child)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 
 import libcst as cst
 
@@ -31,11 +33,41 @@ def dotted(node: cst.CSTNode | None) -> str | None:
     return None
 
 
+_TRIVIA = re.compile(
+    r"whitespace|lines?\Z|lines_|comma|colon|header|footer|separator|posonly_ind|relative|asynchronous"
+    r"|\A(?:operator|dot|equal|[lr](?:par|brace|bracket))\Z"
+)
+_NO_NODES = (type(None), str, bool, cst.MaybeSentinel)
+
+
+@cache
+def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold more than white space, punctuation and operators."""
+    return tuple(part.name for part in fields(kind) if not _TRIVIA.search(part.name))
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The nodes directly below `node`; white space, punctuation and operators are left out.
+
+    libcst's own `children` has the whole node written anew to find them, which takes twenty times as long.
+    """
+    found: list[cst.CSTNode] = []
+    for name in _parts(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, list | tuple):
+            found += value
+        elif type(value) not in _NO_NODES:
+            found.append(value)
+    return found
+
+
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """`node` and all nodes below it, each before those below it."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+    """`node` and all nodes below it, each before those below it; see `children`."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(children(found))
 
 
 def holds(node: cst.CSTNode, wanted: cst.CSTNode) -> bool:

@@ -115,8 +115,15 @@ class Stray:
 _ANY_STATE = State(parameters=True, buffers=True, mode=True)
 
 
-def strays(facts: ClassFacts) -> Iterator[Stray]:
-    """What is left behind by a module's `.to()`, one for each assignment that keeps it."""
+def strays(facts: ClassFacts) -> tuple[Stray, ...]:
+    """What is left behind by a module's `.to()`, one for each assignment that keeps it. To be asked once everything
+    has been run."""
+    if facts.strays is None:
+        facts.strays = tuple(_strays(facts))
+    return facts.strays
+
+
+def _strays(facts: ClassFacts) -> Iterator[Stray]:
     reported: set[Store] = set()
     for store in lasting(facts):
         if store.elsewhere:

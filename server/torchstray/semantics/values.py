@@ -505,11 +505,11 @@ _MOST_OPTIONS = 12
 
 def one_of(values: Iterable[Value]) -> Value:
     """The value that is one of `values`; UNKNOWN where there are none."""
-    options: list[Value] = []
+    distinct_values: dict[object, Value] = {}
     for value in values:
         for option in value.options if isinstance(value, OneOf) else (value,):
-            if not any(option is known or (option == known and not isinstance(option, Tensor)) for known in options):
-                options.append(option)
+            distinct_values.setdefault(id(option) if isinstance(option, Tensor) else option, option)
+    options = list(distinct_values.values())
     if not options:
         return UNKNOWN
     if len(options) > 1:
@@ -522,6 +522,11 @@ def one_of(values: Iterable[Value]) -> Value:
 def options_of(value: Value) -> tuple[Value, ...]:
     """The values that `value` may be."""
     return value.options if isinstance(value, OneOf) else (value,)
+
+
+def each(value: Value, work: Callable[[Value], Value]) -> Value:
+    """What `work` makes of `value`, whichever it is."""
+    return one_of(map(work, value.options)) if isinstance(value, OneOf) else work(value)
 
 
 def from_holder(value: Value, owners: Iterable[str]) -> Value:

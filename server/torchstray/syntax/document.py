@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torchstray.syntax.splitter import split
 from torchstray.text.edits import Span
 from torchstray.text.lines import Lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import libcst as cst
 
     from torchstray.syntax.positions import Positions
     from torchstray.syntax.recovery import Problem
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class _Parse:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.derived: dict[object, object] = {}
 
     @cached_property
     def _result(self) -> tuple[cst.Module, str, tuple[Problem, ...]]:
@@ -81,6 +86,14 @@ class Statement:
     def problems(self) -> tuple[SyntaxProblem, ...]:
         """What does not parse in this statement, in the order of the text."""
         return tuple(SyntaxProblem(self._moved(found.span), found.message) for found in self._parse.problems)
+
+    def derived(self, work: Callable[[cst.Module], T]) -> T:
+        """Return what `work` makes of the tree. It must depend on nothing else and not be changed: documents share it
+        as they share the tree."""
+        known = self._parse.derived
+        if work not in known:
+            known[work] = work(self.tree)
+        return known[work]  # type: ignore[return-value]  # what this very `work` has made
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return where a node of `tree` is, as 0-based offsets into the document.

@@ -30,7 +30,8 @@ _ELIF = re.compile(r"\belif\b")
 _MANY_LAMBDAS = re.compile(r"(?:\blambda\b[^:\r\n]*:\s*){200}")
 _DEEP_BLOCK = re.compile(r"[\r\n][ \t]{40}[^\r\n]*:(?=[ \t]*[\r\n])")
 _LONG_NUMBER = re.compile(rf"\b[0-9][0-9_]{{{_MOST_DIGITS},}}")
-_PLACE = re.compile(r"error at (\d+):\d+: (.*)", re.S)
+_PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.S)
+_LINES = re.compile(r"\r\n|\r|\n")
 _EXPECTED = {"NAME": "a name", "NUMBER": "a number", "NEWLINE": "a line end", "EOF": "the end", "ASYNC": "`async`"}
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
@@ -57,7 +58,7 @@ def parse(text: str) -> cst.Module:
         tree = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
         raise _reworded(error, text) from None
-    except (RecursionError, ValueError, cst.CSTLogicError):
+    except (RecursionError, ValueError, cst.CSTLogicError, cst.CSTValidationError):
         raise NotPython("not valid Python", 1) from None
     if deep and _is_deep(tree):
         raise NotPython(TOO_DEEP, 1)
@@ -143,10 +144,14 @@ def _reworded(error: cst.ParserSyntaxError, text: str) -> NotPython:
     place = _PLACE.match(reason)
     if place is None:
         return NotPython("not valid Python", error.raw_line)
-    row = int(place[1])
+    row, column = int(place[1]), int(place[2])
+    # This is where the token behind the unexpected one starts. Mostly that one was a line end.
+    before = "".join(_LINES.split(text)[row - 1 : row])[:column]
+    if row > 1 and not before.strip():
+        row -= 1
     if bracket := _unclosed_bracket(text):
         return NotPython(f"`{bracket}` is never closed", row)
-    return NotPython(_parser_reason(place[2]), row)
+    return NotPython(_parser_reason(place[3]), row)
 
 
 def _tokenizer_reason(reason: str) -> str:

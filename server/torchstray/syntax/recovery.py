@@ -52,12 +52,13 @@ class _Recovery:
         self.lines = list(logical_lines(text))
         self.widths = [len(line.indentation.expandtabs(8)) for line in self.lines]
         self.problems: list[Problem] = []
+        self._parsed: tuple[str, cst.Module] | None = None
 
     def result(self) -> tuple[cst.Module, str, tuple[Problem, ...]]:
         if self.lines:
             self._repair(0, len(self.lines))
         try:
-            tree = parse(self.text)
+            tree = self._parse(self.text)
         except NotPython as error:
             # Only white space and comments are left, or pieces that parse alone and not together.
             self.problems = [Problem(self._span(0, len(self.lines)), error.message)]
@@ -89,10 +90,16 @@ class _Recovery:
 
     def _error(self, first: int, last: int, wrapper: str) -> NotPython | None:
         try:
-            parse(wrapper + self.text[self._start(first) : self._start(last)])
+            self._parse(wrapper + self.text[self._start(first) : self._start(last)])
         except NotPython as error:
             return error
         return None
+
+    def _parse(self, text: str) -> cst.Module:
+        """Parse a text; only once, if it is the one that was parsed last. Raises NotPython."""
+        if self._parsed is None or self._parsed[0] != text:
+            self._parsed = text, parse(text)
+        return self._parsed[1]
 
     def _inner_statements(self, first: int, last: int) -> list[_Piece]:
         """The statements in the blocks of a statement."""
