@@ -536,3 +536,27 @@ def test_many_files_in_a_chain(tmp_path: Path) -> None:
 def test_document_without_a_path() -> None:
     assert run(Document(USER.format(where="os.path", name="Base")), Project(), RULES) == []
     assert run(Document(USER.format(where=".base", name="Base")), Project(), RULES) == []
+
+
+# A base that cannot be found
+
+
+@pytest.mark.parametrize(
+    ("line", "rules"),
+    [
+        ("self.register_buffer('j', torch.zeros(3))", ["unregistered-tensor"]),
+        ("torch.nn.Module.__init__(self)", ["unregistered-tensor"]),
+        ("self.j = nn.Linear(2, 2)", []),
+        ("other.register_buffer('j', torch.zeros(3))", []),
+    ],
+)
+def test_class_that_says_itself_that_it_is_a_module(line: str, rules: list[str], tmp_path: Path) -> None:
+    code = net(f"{line}\nself.k = torch.zeros(3)", "return x + self.k", head="from missing import Base, other\n")
+    write(tmp_path, {"net.py": code})
+    assert [rule for rule, _ in found(tmp_path, "net.py")] == rules
+
+
+def test_alternatives_in_the_file(tmp_path: Path) -> None:
+    head = "try:\n    from missing import Base\nexcept ImportError:\n    from base import Base\n"
+    write(tmp_path, {"base.py": BASE, "net.py": net("self.k = torch.zeros(3)", "return x + self.k", head=head)})
+    assert [rule for rule, _ in found(tmp_path, "net.py")] == ["unregistered-tensor"]

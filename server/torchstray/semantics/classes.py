@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from torchstray.semantics import ecosystem, torch_api
-from torchstray.semantics.names import blocks, dotted
+from torchstray.semantics.names import blocks, dotted, walk
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import Place
 from torchstray.syntax.document import Statement
@@ -17,6 +18,7 @@ from torchstray.syntax.document import Statement
 if TYPE_CHECKING:
     from torchstray.semantics.imports import OtherFile
 
+_MODULE_WORDS = ("register_buffer", "register_parameter", "Module.__init__")
 _PLAIN_BASES = frozenset({"object", "abc.ABC", "typing.Generic", "typing.NamedTuple", "typing.Protocol"})
 
 
@@ -97,8 +99,31 @@ class ClassModel:
 
     @property
     def is_module(self) -> bool:
-        """Whether it is provably an `nn.Module`."""
+        """Whether it is provably an `nn.Module`, or says so itself where a base cannot be found."""
+        return self.is_known_module or (not self.is_plain and any(own.says_module for own in self.own_classes))
+
+    @property
+    def is_known_module(self) -> bool:
+        """Whether `nn.Module` is among its bases."""
         return any(outside_state(name) is not None for name in self.outside)
+
+    @cached_property
+    def says_module(self) -> bool:
+        """Whether a method does to `self` what only a module can: registers a buffer or a parameter in it, or runs
+        `nn.Module.__init__` on it."""
+        if not any(word in self.statement.text for word in _MODULE_WORDS):
+            return False
+        for method in self.methods.values():
+            own = method.params.params[0].name.value if method.params.params else None
+            for node in walk(method.body) if own is not None else ():
+                if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+                    continue
+                path = dotted(node.func) or ""
+                if path in {f"{own}.register_buffer", f"{own}.register_parameter"}:
+                    return True
+                if path.endswith("nn.Module.__init__") and node.args and dotted(node.args[0].value) == own:
+                    return True
+        return False
 
     @property
     def fully_known(self) -> bool:

@@ -139,6 +139,9 @@ class FileModel:
     def full_name(self, name: str) -> str | None:
         """The full name that an imported name stands for; None where it is not imported."""
         full = self.names.qualified(name)
+        if full is not None and name in self.names.alternatives:
+            either = (one for one in (full, *self.names.alternatives[name]) if self.resolve(one) is not None)
+            return next(either, full)
         if full is not None or not self.names.stars:
             return full
         if name not in self._from_stars:
@@ -219,7 +222,7 @@ class FileModel:
         facts.initialised = any("__new__" in own.methods for own in cls.own_classes)  # which may run it
         constructor = "__post_init__" if cls.is_dataclass else "__init__"
         self._run(interpreter, cls, constructor)
-        if not facts.initialised and _all_here(cls):
+        if not facts.initialised and cls.is_known_module and _all_here(cls):
             facts.early = [replace(early, never=True) for early in facts.early]
         facts.initialised = True
         facts.left = interpreter.placement.left_behind()

@@ -102,11 +102,12 @@ def blocks(node: cst.CSTNode) -> Iterator[cst.BaseSuite]:
 @dataclass
 class FileNames:
     """`imports` maps each imported name to what it stands for; where a name is imported twice (as in
-    `try`/`except`), the first one counts. `stars` are the modules whose public names are all imported. `assigned` are
-    the places where names are first assigned at file level."""
+    `try`/`except`), the first one counts, and `alternatives` are the others. `stars` are the modules whose public names
+    are all imported. `assigned` are the places where names are first assigned at file level."""
 
     document: Document
     imports: dict[str, str] = field(default_factory=dict)
+    alternatives: dict[str, list[str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     classes: list[tuple[cst.ClassDef, Statement]] = field(default_factory=list)
     functions: dict[str, tuple[cst.FunctionDef, Statement]] = field(default_factory=dict)
@@ -142,7 +143,8 @@ class FileNames:
             if name == "*":
                 self.stars.append(target)
             else:
-                self.imports.setdefault(name, target)
+                if self.imports.setdefault(name, target) != target:
+                    self.alternatives.setdefault(name, []).append(target)
         if (
             top
             and isinstance(node, cst.ImportFrom)
