@@ -606,6 +606,151 @@ def grow(model, loader):
         if i == 100:
             model.extra = nn.Linear(3, 3)  # expect: optimizer-misses-parameters
 """,
+    "subclass adds": """\
+import torch
+from torch import nn
+class Base(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.to(device)
+    def forward(self, x):
+        return self.a(x)
+class Sub(Base):
+    def __init__(self, device):
+        super().__init__(device)
+        self.b = nn.Linear(3, 3)  # expect: model-not-moved
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "configure in init": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.configure()
+        self.b = nn.Linear(3, 3)  # expect: optimizer-misses-parameters
+    def configure(self):
+        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "plain configure": """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.fc(x)
+class T:
+    def __init__(self):
+        self.model = Net()
+        self.configure()
+        self.model.fc = nn.Linear(3, 4)  # expect: optimizer-misses-parameters
+    def configure(self):
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def step(self, x):
+        self.model(x).sum().backward()
+        self.optimizer.step()
+""",
+    "async": """\
+import torch
+from torch import nn
+async def go(x):
+    net = nn.Linear(3, 3)
+    await net.prepare()
+    return net(x.cuda())  # expect: model-not-moved
+""",
+    "closures": """\
+import torch
+from torch import nn
+def train(loader, device):
+    net = nn.Linear(3, 3)
+    def closure():
+        return net(torch.rand(3, device=device))  # expect: model-not-moved
+    for x in loader:
+        opt.step(closure)
+        closure()
+""",
+    "star import device": """\
+from config import *
+import torch
+from torch import nn
+net = nn.Linear(3, 3)
+net(torch.rand(3).to(DEVICE))  # expect: model-not-moved
+""",
+    "one line": """\
+import torch
+from torch import nn
+x = torch.rand(2, 3).cuda(); net = nn.Linear(3, 3); y = net(x)  # expect: model-not-moved
+""",
+    "device after model": """\
+import torch
+from torch import nn
+net = nn.Linear(3, 3)
+opt = torch.optim.SGD(net.parameters(), lr=1)
+if torch.cuda.is_available():
+    device = torch.device("cuda")
+else:
+    device = torch.device("cpu")
+x = torch.rand(2, 3).to(device)
+print(net(x))  # expect: model-not-moved
+""",
+    "build in if": """\
+import torch
+from torch import nn
+def f(kind, x, device):
+    if kind == "a":
+        net = nn.Linear(3, 3)
+    elif kind == "b":
+        net = nn.Linear(3, 4)
+    else:
+        raise ValueError(kind)
+    x = x.to(device)
+    return net(x)  # expect: model-not-moved
+""",
+    "tab indented": """\
+import torch
+from torch import nn
+def f(x, device):
+\tnet = nn.Linear(3, 3)
+\treturn net(x.to(device))  # expect: model-not-moved
+""",
+    "last line without newline": """\
+import torch
+from torch import nn
+x = torch.rand(2, 3).cuda()
+print(nn.Linear(3, 3)(x))  # expect: model-not-moved
+""",
+    "del and reuse": """\
+import torch
+from torch import nn
+net = nn.Linear(3, 3)
+net.to("cuda")
+del net
+net = nn.Linear(3, 3)
+net(torch.rand(3).cuda())  # expect: model-not-moved
+""",
+    "type annotated": """\
+import torch
+from torch import nn
+net: nn.Module = nn.Linear(3, 3)
+device: torch.device = torch.device("cuda")
+net(torch.rand(3).to(device=device))  # expect: model-not-moved
+""",
+    "subclass of sequential": """\
+import torch
+from torch import nn
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(3, 3), nn.ReLU())
+net = Net()
+net(torch.rand(3).cuda())  # expect: model-not-moved
+""",
 }
 """What is reported, where the marks are."""
 
@@ -1137,6 +1282,242 @@ for i, (imgs, _) in enumerate(dataloader):
     z = Variable(Tensor(np.random.normal(0, 1, (3, 3))))
     fake = G(z)
     G(real)
+""",
+    "device kw after self.to": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.to(device)
+        self.b = nn.Linear(3, 3, device=device)
+        self.c = nn.Linear(3, 3).to(device)
+        self.d = nn.Linear(3, 3)
+        self.d.to(device)
+        self.act = nn.ReLU()
+        self.e = nn.Parameter(torch.zeros(3, device=device))
+    def forward(self, x):
+        return self.d(self.b(self.act(self.a(x))))
+""",
+    "moved again": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.to(device)
+        self.b = nn.Linear(3, 3)
+        self.to(device)
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "dtype only": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.to(torch.float64)
+        self.b = nn.Linear(3, 3).double()
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "moved by the script": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.to(device)
+        self.b = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.b(self.a(x))
+q = Q("cuda").to("cuda")
+""",
+    "optimizer last": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.b = nn.Linear(3, 3)
+        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)
+        self.loss = nn.MSELoss()
+        self.act = nn.ReLU()
+    def forward(self, x):
+        return self.act(self.b(self.a(x)))
+""",
+    "separate optimizers": """\
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor = nn.Linear(3, 3)
+        self.opt_a = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+        self.critic = nn.Linear(3, 3)
+        self.opt_c = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+    def forward(self, x):
+        return self.critic(self.actor(x))
+""",
+    "optimizer of self all and then target not trained": """\
+import copy
+import torch
+from torch import nn
+class Q(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)
+        self.target = copy.deepcopy(self.net)
+        self.frozen = nn.Linear(3, 3).requires_grad_(False)
+        self.t2 = nn.Linear(3, 3)
+        self.t2.load_state_dict(self.net.state_dict())
+        for p in self.t2.parameters():
+            p.requires_grad = False
+    def forward(self, x):
+        return self.net(x), self.target(x), self.t2(x), self.frozen(x)
+""",
+    "frozen script": """\
+import copy
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(3, 3))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model.teacher = copy.deepcopy(model[0])
+model.teacher.requires_grad_(False)
+model.old = nn.Linear(3, 3).requires_grad_(False)
+opt.step()
+""",
+    "frozen parameter by parameter": """\
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(3, 3))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model.old = nn.Linear(3, 3)
+for p in model.old.parameters():
+    p.requires_grad_(False)
+opt.step()
+""",
+    "walrus and lambda": """\
+import torch
+from torch import nn
+net = nn.Linear(3, 3)
+f = lambda x: net(x.to("cuda"))
+net.to("cuda")
+f(torch.rand(3))
+""",
+    "closure moved later": """\
+import torch
+from torch import nn
+def train(loader, device):
+    net = nn.Linear(3, 3)
+    def closure():
+        return net(torch.rand(3, device=device))
+    net.to(device)
+    closure()
+""",
+    "match": """\
+import torch
+from torch import nn
+def train(loader, device):
+    net = nn.Linear(3, 3)
+    match device:
+        case "cuda":
+            net.cuda()
+        case _:
+            pass
+    net(torch.rand(3, device=device))
+""",
+    "while": """\
+import torch
+from torch import nn
+net = nn.Linear(3, 3)
+while True:
+    net.cuda()
+    net(torch.rand(3).cuda())
+""",
+    "early return": """\
+import torch
+from torch import nn
+def f(x):
+    net = nn.Linear(3, 3)
+    if not torch.cuda.is_available():
+        return net(x)
+    net.cuda()
+    return net(x.cuda())
+""",
+    "global in function": """\
+import torch
+from torch import nn
+net = None
+def setup():
+    global net
+    net = nn.Linear(3, 3)
+    net.cuda()
+def run(x):
+    return net(x.cuda())
+""",
+    "unpack list": """\
+import torch
+from torch import nn
+a, b = [nn.Linear(3, 3) for _ in range(2)]
+a.cuda()
+b.cuda()
+a(b(torch.rand(3).cuda()))
+""",
+    "tuple move": """\
+import torch
+from torch import nn
+enc, dec = nn.Linear(3, 3), nn.Linear(3, 3)
+enc, dec = enc.cuda(), dec.cuda()
+dec(enc(torch.rand(3).cuda()))
+""",
+    "lightning module script": """\
+import torch, lightning as L
+from torch import nn
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.net(x)
+    def training_step(self, batch, i):
+        x = batch.to("cuda")
+        return self.net(x).sum()
+m = Lit()
+trainer = L.Trainer()
+trainer.fit(m)
+m(torch.rand(3).cuda())
+""",
+    "metric object": """\
+import torch, torchmetrics
+from torch import nn
+acc = torchmetrics.Accuracy(task="binary")
+acc(torch.rand(3).cuda(), torch.rand(3).cuda())
+""",
+    "hf": """\
+import torch
+from transformers import AutoModel, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("x")
+model = AutoModel.from_pretrained("x")
+enc = tok("a", return_tensors="pt").to("cuda")
+model(**enc)
+""",
+    "generator arg": """\
+import torch
+from torch import nn
+g = torch.Generator(device="cuda")
+x = torch.rand(3, generator=g, device="cuda")
+net = nn.Linear(3, 3)
+net(x.cpu())
+net(x.detach().cpu().float())
+net(torch.tensor(x.tolist()))
 """,
 }
 """Look-alikes in which nothing is wrong, or nobody knows."""

@@ -685,12 +685,14 @@ net(torch.rand(8, 4).to("cuda" if torch.cuda.is_available() else "cpu"))
         else:
             state = "is never moved"
         line = f" (made on line {row_of(model, made)})" if made is not None else ""
-        advice = target.move(unmoved.name or name) if target is not None else "a move"
+        if target is None:
+            advice = "move it before this line"
+        elif unmoved.name is None:
+            advice = f"add `{target.move('')}` where it is made"
+        else:
+            advice = f"add `{target.move(unmoved.name)}` before this line"
         fails = "this call fails" if unmoved.certain and elsewhere is None else "this call may fail"
-        message = (
-            f"`{name}`{line} {state} while its input is on {device}, so {fails} on a GPU; "
-            f"add `{advice}` before this line."
-        )
+        message = f"`{name}`{line} {state} while its input is on {device}, so {fails} on a GPU; {advice}."
         related = [Related(unmoved.put.place.span, "the input is moved here")]
         if made is not None:
             related.insert(0, Related(made.span, f"`{name}` is made here, on the CPU"))

@@ -89,7 +89,8 @@ def move_edits(model: FileModel, unmoved: Unmoved) -> tuple[Edit, ...] | None:
         return None
     nearest = [unmoved.function, *(function for _, function in reversed(unmoved.stack))]
     order = {function: number for number, function in reversed(list(enumerate(nearest)))}
-    bindings = sorted(unmoved.bindings, key=lambda binding: order.get(binding.function, len(nearest)))
+    named = unmoved.bindings if unmoved.choices == 1 else ()
+    bindings = sorted(named, key=lambda binding: order.get(binding.function, len(nearest)))
     for binding in bindings:
         mapped = _as_seen_in(model, target, unmoved, binding.function)
         edit = _after_binding(model, binding, mapped, unmoved) if mapped is not None else None
@@ -327,7 +328,7 @@ def _suites(node: cst.CSTNode) -> list[cst.BaseSuite]:
 def _before_use(model: FileModel, target: Target, unmoved: Unmoved) -> Edit | None:
     """Moves the module before the outermost statement that uses it and in which its name and the device are known."""
     name = unmoved.name
-    if name is None or unmoved.function is None:
+    if name is None:
         return None
     lines = lines_of(model, unmoved.function, unmoved.call)
     names = target.names | target.paths | {name, name.partition(".")[0]}

@@ -262,10 +262,11 @@ class Attached:
 @dataclass(frozen=True, eq=False)
 class Unmoved:
     """The call, at `call`, of a module with data that `put` has moved, while the module, or `culprit` in it, has not
-    moved. `name` is what the module is called there. `certain` says that no branch decides it; `elsewhere` is the call
-    that moves it in another branch, `later` those that do so afterwards. `attached` says that `culprit` came too late
-    for a move of the whole. `bindings` are the names that the module got, the first one first; `stack` the calls that
-    led to `function`, each with the function it stands in."""
+    moved. `name` is what the module is called there; it is one of so many `choices`, by the branch that made it.
+    `certain` says that no branch decides it; `elsewhere` is the call that moves it in another branch, `later` those that
+    do so afterwards. `attached` says that `culprit` came too late for a move of the whole. `bindings` are the names that
+    the module got, the first one first; `stack` the calls that led to `function`, each with the function it stands
+    in."""
 
     call: Place
     function: FunctionNode
@@ -273,6 +274,7 @@ class Unmoved:
     culprit: ModuleInstance
     name: str | None
     put: Put
+    choices: int
     certain: bool
     elsewhere: Place | None
     attached: Attached | None

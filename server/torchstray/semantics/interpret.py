@@ -855,6 +855,8 @@ class Interpreter(Caller):
             elif isinstance(option, Tensor) and name == "requires_grad":
                 flag = isinstance(value, Scalar) and value.literal is True
                 self._becomes(target.value, replace(option, requires_grad=flag))
+                if not flag:
+                    self.placement.freeze(option)
             elif not isinstance(option, Tensor):
                 self._attached(option, value, target, statement)
 
@@ -1024,12 +1026,12 @@ class Interpreter(Caller):
         if self.phase is Phase.SCRIPT:
             self.placement.calling(function, arguments, node)
             return self.placement.called(function, arguments, node, super().call(function, arguments, node))
-        if self.phase is Phase.INIT and isinstance(function, Method):
-            if isinstance(function.of, SelfValue | SuperValue):
+        value = super().call(function, arguments, node)
+        if self.phase is Phase.INIT:
+            self.placement.called(function, arguments, node, value)
+            if isinstance(function, Method) and isinstance(function.of, SelfValue | SuperValue):
                 self.placement.moved_itself(function.name, arguments, node)
-            elif isinstance(function.of, ModuleInstance):
-                return self.placement.called(function, arguments, node, super().call(function, arguments, node))
-        return super().call(function, arguments, node)
+        return value
 
     def moves_module(self, name: str, arguments: Arguments) -> bool:
         """Whether a method of this name, called with these arguments, moves a module to another device."""

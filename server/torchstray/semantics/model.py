@@ -226,7 +226,7 @@ class FileModel:
             facts.early = [replace(early, never=True) for early in facts.early]
         facts.initialised = True
         facts.left = interpreter.placement.left_behind()
-        facts.late = interpreter.placement.waiting
+        facts.late = [late for late in interpreter.placement.waiting if interpreter.placement.trained(late)]
         for name in ("setup", "configure_model"):
             found = cls.find_method(name)
             if found is not None and not self._ran(facts, found[1]):
@@ -383,6 +383,7 @@ class FileModel:
     def _run_whole(self, interpreter: Interpreter, function: FunctionValue, placed: bool = True) -> None:
         """Run a function or method as someone would who knows nothing of its arguments. With `placed`, it is known
         whether what its object holds moves with that."""
+        interpreter.placement.entry = function.node
         value = interpreter.run_function(function, Arguments(complete=False))
         if placed:
             interpreter.placement.returned(value)
@@ -401,7 +402,7 @@ class FileModel:
         first. What the script itself has run is judged by that run."""
         found: dict[cst.CSTNode, Unmoved] = {}
         for run in self._runs:
-            for unmoved in run.found:
+            for unmoved in _all_of_the_choices(run.found):
                 node = unmoved.attached.statement.node if unmoved.attached is not None else unmoved.call.node
                 if self._stands(run, unmoved.call.node, {unmoved.culprit.identity, unmoved.module.identity}):
                     known = found.get(node)
@@ -416,7 +417,8 @@ class FileModel:
         for run in self._runs:
             for late in run.late:
                 rebuilt: set[object] = {("optimized", late.root)}
-                if self._stands(run, None, rebuilt) and not (late.target.node in found and not late.certain):
+                known = late.target.node in found and not late.certain
+                if not known and run.trained(late) and self._stands(run, None, rebuilt):
                     found[late.target.node] = late
         return list(found.values())
 
@@ -433,7 +435,11 @@ class FileModel:
         while earlier is not None:
             before.add(id(earlier))
             earlier = earlier.before
-        return not any(identities & other.touched for other in self._runs if id(other) not in before)
+        return not any(
+            identities & other.touched
+            for other in self._runs
+            if id(other) not in before and other.entry not in run.executed
+        )
 
     @property
     def moved_classes(self) -> frozenset[ClassModel]:
@@ -477,6 +483,13 @@ class FileModel:
     @cached_property
     def _foreign_attributes(self) -> frozenset[str]:
         return frozenset().union(*(statement.derived(_foreign_attributes) for statement in self.document.statements))
+
+
+def _all_of_the_choices(found: list[Unmoved]) -> Iterator[Unmoved]:
+    """What is found of calls; of a call of one of several modules it is only certain if it is found of all."""
+    for unmoved in found:
+        same = sum(other.call.node is unmoved.call.node and other.certain for other in found)
+        yield replace(unmoved, certain=unmoved.certain and same >= unmoved.choices)
 
 
 def _all_here(cls: ClassModel) -> bool:

@@ -39,6 +39,8 @@ def mentions(node: cst.CSTNode, attributes: set[str]) -> bool:
 
 def moves_itself(cls: ClassModel) -> bool:
     """Whether a module class moves itself, or parts of it, or what it is given, or takes moving into its own hands."""
+    if any(name.startswith(("torch.nn.parallel.", "torch.nn.DataParallel")) for name in cls.outside):
+        return True
     for own in cls.own_classes:
         if own.methods.keys() & {"to", "cuda", "_apply", "__call__"}:
             return True
@@ -59,7 +61,7 @@ def takes_care(cls: ClassModel, called: Value) -> bool:
     seen."""
     found = cls.find_method(called.name if isinstance(called, Method) else "forward")
     if found is None:
-        return not isinstance(called, Method | Part)
+        return not cls.fully_known and not isinstance(called, Method | Part)
     method = found[1]
     given = {parameter.name.value for parameter in (*method.params.params[1:], *method.params.kwonly_params)}
     for star in (method.params.star_arg, method.params.star_kwarg):

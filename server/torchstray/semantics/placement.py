@@ -149,10 +149,13 @@ class Placement:
             self.waiting += before.waiting
         self.visited: set[cst.CSTNode] = set()
         self.touched: set[object] = set()
+        self.frozen: set[object] = set(before.frozen) if before is not None else set()
+        self.executed: set[cst.CSTNode] = set(before.executed) if before is not None else set()
         self.moved_classes: set[ClassModel] = set()
         self.found: list[Unmoved] = []
         self.late: list[Late] = []
         self.used: list[Place] = []
+        self.entry: FunctionNode = None
         self.choices = 1
         self._branches: list[_Branch] = []
         self._contexts: list[Side] = []
@@ -250,6 +253,7 @@ class Placement:
 
     def passed(self, function: FunctionValue, node: cst.CSTNode) -> None:
         """Note what the parameters of a function mean that the call `node` is about to run."""
+        self.executed.add(function.node)
         if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
             return
         parameters = [parameter.name.value for parameter in function.node.params.params]
@@ -306,7 +310,7 @@ class Placement:
     def with_put(self, value: Value, put: Put | None) -> Value:
         """`value` where it has been moved by `put`."""
         if isinstance(value, Tensor | Input | Moved):
-            return replace(value, put=put)
+            return value if value.put is put else replace(value, put=put)
         if isinstance(value, Placed) or value is UNKNOWN:
             return Placed(put) if put is not None else UNKNOWN
         if isinstance(value, Container):
@@ -496,7 +500,8 @@ class Placement:
                 culprit=culprit,
                 name=receiver,
                 put=put,
-                certain=self.choices == 1 and where.conditions <= put.conditions | self.conditions,
+                choices=self.choices,
+                certain=where.conditions <= put.conditions | self.conditions,
                 elsewhere=elsewhere[0] if elsewhere else None,
                 attached=attached if attached is not None and attached.moved is not None else None,
                 bindings=tuple(self.bindings.get(module.identity, ())),
@@ -575,6 +580,13 @@ class Placement:
                 self.waiting = [late for late in self.waiting if late.optimizer is not of.place]
             return value
         if isinstance(of, (*_DATA, Batch)):
+            if (
+                name == "requires_grad_"
+                and isinstance(of, Tensor)
+                and node.args
+                and dotted(node.args[0].value) == "False"
+            ):
+                self.freeze(of)
             if self.interpreter.moves(name, arguments):
                 return self.with_put(
                     value, self._moving(of.put if not isinstance(of, Batch) else None, name, arguments, node)
@@ -603,6 +615,10 @@ class Placement:
             self._move(of, name, arguments, node)
         elif name in {"parameters", "named_parameters"}:
             self._parameters[node] = of
+        elif name == "load_state_dict" and any(mentions(argument.value, {"state_dict"}) for argument in node.args):
+            self._freeze(of)  # the weights follow those of another
+        elif name == "requires_grad_" and node.args and dotted(node.args[0].value) == "False":
+            self._freeze(of)
         elif name in _ADDING:
             for argument in arguments.values():
                 self.attach(of, argument, node, node, node.args[-1].value if node.args else None)
@@ -690,6 +706,7 @@ class Placement:
     def _copied(self, original: ModuleInstance, copy: ModuleInstance) -> None:
         """`copy` is a deep copy of `original`: where it is, and all that belongs to it."""
         self.states[copy.identity] = self.states.get(original.identity, _NOBODY_KNOWS)
+        self.frozen.add(copy.identity)
         children: list[Value] = []
         for child in copy.children:
             if isinstance(child, ModuleInstance) and child is not original:
@@ -781,6 +798,19 @@ class Placement:
 
     # Optimizers
 
+    def _freeze(self, module: ModuleInstance) -> None:
+        self.frozen |= {member.identity for member in _tree(module)}
+
+    def freeze(self, parameter: Tensor) -> None:
+        """Note that a parameter, and so most likely all of its module's, will not be trained."""
+        module = self._parameters.get(parameter.made.node) if parameter.made is not None else None
+        if module is not None:
+            self._freeze(module)
+
+    def trained(self, late: Late) -> bool:
+        """Whether what came late is meant to be trained, as far as is known."""
+        return not late.identities or not late.identities <= self.frozen
+
     def _taken(self, arguments: Arguments) -> frozenset[object]:
         """The modules whose parameters are among these arguments, each with all that is known to belong to it."""
         found: set[object] = set()
@@ -869,7 +899,8 @@ class Placement:
                 self._left.append(Left(name, place(target), place(statement), expression, module, self._moved_itself))
             if not isinstance(option, ModuleInstance | Parameter) or self._optimized_itself is None:
                 continue
-            if not option.buffer if isinstance(option, Parameter) else any(map(_has_parameters, _tree(option))):
+            members = _tree(option) if isinstance(option, ModuleInstance) else []
+            if not option.buffer if isinstance(option, Parameter) else any(map(_has_parameters, members)):
                 self.waiting.append(
                     Late(
                         target=place(target),
@@ -877,7 +908,7 @@ class Placement:
                         function=self.function,
                         optimizer=self._optimized_itself,
                         root=None,
-                        identities=frozenset(),
+                        identities=frozenset(one.identity for one in members if _has_parameters(one)),
                         certain=True,
                     )
                 )
