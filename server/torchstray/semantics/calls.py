@@ -254,10 +254,7 @@ class Caller(Evaluator):
         return PLACED if placed or any(self._holds_placed(argument) for argument in arguments.values()) else INPUT
 
     def _holds_placed(self, value: Value) -> bool:
-        return any(
-            (isinstance(held, Input) and held.placed) or (isinstance(held, Tensor) and held.alias is not None)
-            for held in contents(value)
-        )
+        return any(self.is_placed(held) for held in contents(value))
 
     def _hand_on(self, arguments: Arguments, node: cst.Call) -> None:
         """Note that strays go to something that cannot be seen; where a device goes with them, to be moved there."""
@@ -446,7 +443,7 @@ class Caller(Evaluator):
             kind = self._dtype(dtype)
         return Tensor(
             source=source,
-            home=Home.FIXED if ".cuda." in function.name else Home.CPU if device is None else _home(device),
+            home=Home.FIXED if ".cuda." in function.name else Home.CPU if device is None else self._home(device),
             dtype=kind if kind in {"int", "bool", "float", "complex"} else "float" if kind == "uninitialised" else None,
             bounded=bounded,
             zero_dim=zero_dim,
@@ -484,11 +481,16 @@ class Caller(Evaluator):
         kept = tensor.zero_dim is not False or keeps_dimensions(name)
         return tensor if kept else replace(tensor, zero_dim=None)
 
+    def _home(self, device: Value) -> Home:
+        """Where a tensor lies that is made with, or moved to, this device, or to that of this tensor."""
+        placed = device.placed if isinstance(device, Device) else self.is_placed(device)
+        return Home.PLACED if placed and self.phase is Phase.FORWARD else _home(device)
+
     def _placed_by(self, tensor: Tensor, device: Value) -> Tensor:
         """`tensor` on the device that an argument names."""
         if device == NONE:
             return tensor
-        home = _home(device)
+        home = self._home(device)
         return tensor if home is Home.CPU else replace(tensor, home=home, origins=frozenset())
 
     def parameter(self, arguments: Arguments, node: cst.Call, buffer: bool = False) -> Value:
@@ -638,10 +640,9 @@ class Caller(Evaluator):
         if isinstance(of, Input):
             return of
         home = Home.FIXED if name == "cuda" else Home.CPU if name == "cpu" else Home.GIVEN
-        if name == "to":
-            home = _home(arguments.get(0, "device") or UNKNOWN)
-        if name == "type_as":
-            home = Home.GIVEN
+        if name in {"to", "type_as"}:
+            like = arguments.get(0, "device" if name == "to" else "other") or arguments.get(None, "other")
+            home = self._home(like or UNKNOWN)
         if isinstance(of, Tensor) and home is Home.CPU:
             home = of.home
         result = self.derived(of, node)

@@ -241,10 +241,15 @@ class Evaluator(abc.ABC):
     def _near(self) -> tuple[str, ...]:
         known = {**(self.frame.function.captured if self.frame.function is not None else {}), **self.frame.names}
         return tuple(
-            name
-            for name, value in known.items()
-            if all(isinstance(option, Input) and option.placed for option in options_of(value))
+            name for name, value in known.items() if all(self.is_placed(option) for option in options_of(value))
         )
+
+    def is_placed(self, value: Value) -> bool:
+        """Whether something is certainly a tensor on the module's device, while a step runs."""
+        if isinstance(value, Tensor):
+            registered = value.alias is not None and self.phase is Phase.FORWARD
+            return registered or (value.home is Home.PLACED and not value.origins)
+        return isinstance(value, Input) and value.placed
 
     def note_fate(self, value: Value, fate: Fate, node: cst.CSTNode) -> None:
         """Note what becomes of the tensors that `value` is, or holds, if they were made on the CPU."""
@@ -299,7 +304,7 @@ class Evaluator(abc.ABC):
         if isinstance(of, Tensor | Parameter | Input | Batch):
             if name == "device" or torch_api.attribute(name) == "other":
                 self.note_use(of, Handling.HARMLESS, node)
-                return Device() if name == "device" else ANY_SCALAR
+                return Device(placed=self.is_placed(of)) if name == "device" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
                 derived = self.derived(of, node)
                 return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
@@ -411,6 +416,10 @@ class Evaluator(abc.ABC):
 
     def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
         if isinstance(left, Tensor) and isinstance(right, Tensor):
+            for one, another in ((left, right), (right, left)):
+                if one.origins and self.is_placed(another) and (one.zero_dim is False or not tolerant):
+                    self.note_fate(one, Fate.FAILS, node)
+            met = self.is_placed(left) or self.is_placed(right)
             return replace(
                 left,
                 source=max(left.source, right.source),
@@ -418,7 +427,7 @@ class Evaluator(abc.ABC):
                 dtype=_wider(left.dtype, right.dtype),
                 bounded=False,
                 zero_dim=_either_zero_dim(left.zero_dim, right.zero_dim),
-                origins=_faulty(left, right, tolerant),
+                origins=frozenset() if met else _faulty(left, right, tolerant),
                 leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,
@@ -659,7 +668,7 @@ class Evaluator(abc.ABC):
                 self.note_use(part, Handling.HARMLESS, node)
             if isinstance(of, Tensor) and any(isinstance(part, Input) for part in indices):
                 self.note_use(of, Handling.FAILS, node)
-                if any(isinstance(part, Input) and part.placed for part in indices):
+                if any(self.is_placed(part) for part in indices):
                     self.note_fate(of, Fate.FAILS, node)
                 elif of.origins and not of.strays:
                     return replace(of, zero_dim=None, made=self.place(node))

@@ -640,7 +640,7 @@ class Interpreter(Caller):
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
-                if any(isinstance(part, Input) and part.placed for part in options_of(value)):
+                if any(self.is_placed(part) for part in options_of(value)):
                     self.note_fate(option, Fate.COLLECTS, statement)
 
     def _note_item(self, holder: Container, key: Value, value: Value, target: cst.Subscript) -> None:
