@@ -650,14 +650,13 @@ class Caller(Evaluator):
 
     def _note_move(self, of: Value, node: cst.CSTNode) -> None:
         """Note that a tensor made on the CPU is moved in one branch, which knows when that is needed."""
+        if not isinstance(of, Tensor):
+            return
         guards = self.guards
-        for origin in of.origins if isinstance(of, Tensor) else ():
-            if len(guards) > len(origin.guards) or any(
-                one is not other for one, other in zip(guards, origin.guards, strict=False)
-            ):
-                self.note_fate(
-                    replace(of, origins=frozenset({origin})) if isinstance(of, Tensor) else of, Fate.SPARED, node
-                )
+        for origin in of.origins:
+            known = zip(guards, origin.guards, strict=False)
+            if len(guards) > len(origin.guards) or any(one is not other for one, other in known):
+                self.note_fate(replace(of, origins=frozenset({origin})), Fate.SPARED, node)
 
     def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
         first = arguments.positional[0] if arguments.positional else None

@@ -243,6 +243,8 @@ class Interpreter(Caller):
         if given is not None and given is not UNKNOWN:
             return given
         annotated = self._annotated(parameter.annotation, frame, parameter)
+        if annotated == PLACED and parameter.name.value in self.model.lengths:
+            return INPUT
         if annotated is not None:
             return annotated
         if given is not None:
@@ -270,7 +272,8 @@ class Interpreter(Caller):
             return False
         if function not in self.model.tensor_parameters:
             self.model.tensor_parameters[function] = tensor_parameters(function)
-        return parameter.name.value in self.model.tensor_parameters[function]
+        name = parameter.name.value
+        return name in self.model.tensor_parameters[function] and name not in self.model.lengths
 
     def _default(self, default: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value:
         """What a default argument is: made once, when the function is defined."""
