@@ -668,7 +668,12 @@ def _attributes(facts: ClassFacts) -> Iterator[_Kept]:
     seen: set[str] = set()
     for store in facts.stores:
         name = store.attribute
-        if store.phase is not Phase.FORWARD or name in seen or not _keeps_tensor(store, store.expression):
+        if (
+            store.phase is not Phase.FORWARD
+            or "." in name
+            or name in seen
+            or not _keeps_tensor(store, store.expression)
+        ):
             continue
         if not _is_cached(facts, store) or _is_state(facts, name) or _held_from_the_start(facts, name):
             continue

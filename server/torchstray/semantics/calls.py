@@ -373,13 +373,23 @@ class Caller(Evaluator):
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
         named = arguments.named()
-        values = [
-            PLACED if key == 0 and isinstance(option, Input) and option.given else option
+        groups = [
+            [
+                PLACED if key == 0 and isinstance(option, Input) and option.given else option
+                for option in options_of(value)
+            ]
             for key, value in named.items()
-            for option in options_of(value)[:3]
             if may_be_tensor(last, key) and not may_stay(function.name, key)
         ]
-        result = self.combined(values, node, tolerant=joins(last) and last not in _JOINERS)
+        result = self.combined_options(groups, node, tolerant=joins(last) and last not in _JOINERS)
+        result = one_of(self._computed(function, option, arguments, node) for option in options_of(result))
+        if returns == "tensors":
+            return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _computed(self, function: torch_api.Function, result: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """The result of a function that computes, from what its tensors give together."""
+        last = function.name.rpartition(".")[2]
         if isinstance(result, Tensor) and result.origins:
             result = self._with_dimensions(result, last)
             if function.device and "device" in arguments.keywords:
@@ -399,8 +409,6 @@ class Caller(Evaluator):
             result = INPUT
         elif result is UNKNOWN:
             result = Tensor(Source.DATA, leaf=False, made=self.place(node))
-        if returns == "tensors":
-            return Container(Shape.TUPLE, [result], place=self.place(node))
         return result
 
     def _dtype(self, value: Value) -> str | None:
@@ -587,38 +595,41 @@ class Caller(Evaluator):
                 self.note_fate(of, Fate.COLLECTS, node)
             return of
         named = arguments.named()
-        values = [
-            of,
-            *(
-                option
-                for key, value in named.items()
-                if name not in _SHAPERS
-                and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
-                and not may_stay(f"torch.Tensor.{name}", key)
-                for option in options_of(value)[:3]
-            ),
+        groups = [[of]] + [
+            list(options_of(value))
+            for key, value in named.items()
+            if name not in _SHAPERS
+            and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
+            and not may_stay(f"torch.Tensor.{name}", key)
         ]
-        result = self.combined(values, node, tolerant=joins(name))
-        if isinstance(result, Tensor) and result.origins:
-            result = self._with_dimensions(result, name)
-        if isinstance(result, Tensor):
-            result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
-            if known.inplace and isinstance(of, Tensor):
-                result = replace(result, leaf=of.leaf)
-            if name in _CONVERSIONS:
-                result = replace(result, dtype=_CONVERSIONS[name])
-            if name == "to" and arguments.positional:
-                result = replace(result, dtype=self._dtype(arguments.positional[0]))
-            if name == "requires_grad_":
-                flag = arguments.get(0, "requires_grad")
-                result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
-            if name in {"detach", "detach_"}:
-                result = replace(result, requires_grad=False, tracked=False)
-            result = replace(result, bounded=_stays_small(result, name))
-            if known.random:
-                result = replace(result, source=max(result.source, Source.RANDOM))
+        result = self.combined_options(groups, node, tolerant=joins(name))
+        result = one_of(self._changed(of, known, option, arguments) for option in options_of(result))
         if returns == "tensors":
             return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _changed(self, of: Value, method: torch_api.Method, result: Value, arguments: Arguments) -> Value:
+        """The result of a method of `of`, from what its tensors give together."""
+        if not isinstance(result, Tensor):
+            return result
+        name = method.name
+        if result.origins:
+            result = self._with_dimensions(result, name)
+        result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
+        if method.inplace and isinstance(of, Tensor):
+            result = replace(result, leaf=of.leaf)
+        if name in _CONVERSIONS:
+            result = replace(result, dtype=_CONVERSIONS[name])
+        if name == "to" and arguments.positional:
+            result = replace(result, dtype=self._dtype(arguments.positional[0]))
+        if name == "requires_grad_":
+            flag = arguments.get(0, "requires_grad")
+            result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
+        if name in {"detach", "detach_"}:
+            result = replace(result, requires_grad=False, tracked=False)
+        result = replace(result, bounded=_stays_small(result, name))
+        if method.random:
+            result = replace(result, source=max(result.source, Source.RANDOM))
         return result
 
     def _batch_method(self, of: Batch, name: str, arguments: Arguments, node: cst.Call) -> Value:

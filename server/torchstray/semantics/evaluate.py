@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,6 +141,7 @@ class Evaluator(abc.ABC):
         self.phase = phase
         self.frames: list[Frame] = []
         self.default_devices = 0
+        self.muted = 0
         self.globals: dict[str, Value] = {}
         self._kinds: dict[type[cst.CSTNode], Callable[[Any], Value]] = {
             cst.Name: self._name,
@@ -253,7 +254,7 @@ class Evaluator(abc.ABC):
 
     def note_fate(self, value: Value, fate: Fate, node: cst.CSTNode) -> None:
         """Note what becomes of the tensors that `value` is, or holds, if they were made on the CPU."""
-        if self.facts is None or self.phase is not Phase.FORWARD:
+        if self.facts is None or self.phase is not Phase.FORWARD or self.muted:
             return
         place = self.place(node)
         for tensor in contents(value):
@@ -414,6 +415,27 @@ class Evaluator(abc.ABC):
                 result = tensor if result is None else self._met(result, tensor, node, tolerant)
         return UNKNOWN if result is None else result
 
+    def combined_options(self, groups: Sequence[Sequence[Value]], node: cst.CSTNode, tolerant: bool) -> Value:
+        """The same for values that may each be one of several. Where some are made on the CPU, the first ones of all
+        are taken to meet each other, then the second ones, and so on: the branch that chose one has chosen the
+        others."""
+        few = [list(group[:3]) for group in groups if group]
+        merged = [option for group in few for option in group]
+        most = max((len(group) for group in few), default=0)
+        if most <= 1 or not any(self.has_origins(option) for option in merged):
+            return self.combined(merged, node, tolerant)
+        self.muted += 1
+        together = self.combined(merged, node, tolerant)
+        self.muted -= 1
+        uses = list(self.facts.uses) if self.facts is not None else []
+        results = [
+            self.combined([group[min(number, len(group) - 1)] for group in few], node, tolerant)
+            for number in range(most)
+        ]
+        if self.facts is not None:
+            self.facts.uses[:] = uses
+        return one_of(results) if any(self.has_origins(result) for result in results) else together
+
     def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
         if isinstance(left, Tensor) and isinstance(right, Tensor):
             for one, another in ((left, right), (right, left)):
@@ -466,10 +488,15 @@ class Evaluator(abc.ABC):
         return left
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
-        left, right = self.evaluate(node.left), self.evaluate(node.right)
-        return one_of(
-            self.operation(a, b, node.operator, node) for a in options_of(left)[:4] for b in options_of(right)[:4]
-        )
+        left, right = options_of(self.evaluate(node.left))[:4], options_of(self.evaluate(node.right))[:4]
+        results: list[Value] = []
+        for one, a in enumerate(left):
+            for other, b in enumerate(right):
+                apart = one != other and len(left) == len(right)  # of two branches, most likely
+                self.muted += apart
+                results.append(self.operation(a, b, node.operator, node))
+                self.muted -= apart
+        return one_of(results)
 
     def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
         """What a binary operator gives."""
@@ -555,13 +582,14 @@ class Evaluator(abc.ABC):
             identity = identity or isinstance(target.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn)
         if identity:
             return ANY_SCALAR
-        options = [option for value in values for option in options_of(value)[:2]]
-        if any(isinstance(option, Tensor | Parameter | Input) for option in options):
-            result = self.combined(options, node, tolerant=True)
-            return (
-                replace(result, dtype="bool", bounded=True, requires_grad=False, parameter=None)
-                if isinstance(result, Tensor)
-                else result
+        groups = [options_of(value)[:2] for value in values]
+        if any(isinstance(option, Tensor | Parameter | Input) for group in groups for option in group):
+            result = self.combined_options(groups, node, tolerant=True)
+            return one_of(
+                replace(option, dtype="bool", bounded=True, requires_grad=False, parameter=None)
+                if isinstance(option, Tensor)
+                else option
+                for option in options_of(result)
             )
         return ANY_SCALAR
 
@@ -820,11 +848,28 @@ class Evaluator(abc.ABC):
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
         self._note_fixed_device(function, node)
-        called = [self.call(option, arguments, node) for option in options_of(function)]
+        functions = options_of(function)
+        called = [
+            self.call(option, self._of_branch(arguments, number, len(functions)), node)
+            for number, option in enumerate(functions)
+        ]
         if len(called) > 1 and any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
             # One of several types or functions was chosen, and most likely for its device.
             called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
         return one_of(called)
+
+    def _of_branch(self, arguments: Arguments, number: int, count: int) -> Arguments:
+        """The arguments of a call where the first of `count` alternatives for a function, or for what a method is
+        called on, is taken to go with the first one of each argument, and so on."""
+        if count == 1 or not any(self.has_origins(value) for value in arguments.values()):
+            return arguments
+
+        def chosen(value: Value) -> Value:
+            options = options_of(value)
+            return options[number] if len(options) == count else value
+
+        keywords = {name: chosen(value) for name, value in arguments.keywords.items()}
+        return Arguments(tuple(map(chosen, arguments.positional)), keywords, arguments.complete)
 
     def _note_fixed_device(self, function: Value, node: cst.Call) -> None:
         """Note a call that names a CUDA device."""
