@@ -17,7 +17,6 @@ from torchstray.semantics.values import (
     NONE,
     Container,
     Distribution,
-    Home,
     Instance,
     ModuleInstance,
     Parameter,
@@ -191,7 +190,7 @@ def _class_state_in_words(model: FileModel, state: ClassState) -> str | None:
         inside = list(contents(option))
         layers = [held for held in inside if isinstance(held, ModuleInstance) and _has_state(held)]
         parameters = [held for held in inside if isinstance(held, Parameter)]
-        tensors = [held for held in inside if isinstance(held, Tensor) and held.home is not Home.GIVEN]
+        tensors = [held for held in inside if isinstance(held, Tensor) and not held.chosen]
         if option in layers:
             return _class_name(model, layers[0])
         if option in parameters:

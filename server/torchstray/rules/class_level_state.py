@@ -25,7 +25,7 @@ from torchstray.semantics.classes import ClassModel
 from torchstray.semantics.evaluate import names_in
 from torchstray.semantics.facts import ClassFacts, ClassState, Handling, Phase, Use
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.values import Container, Home, ModuleInstance, Parameter, Place, Tensor, contents, options_of
+from torchstray.semantics.values import Container, ModuleInstance, Parameter, Place, Tensor, contents, options_of
 from torchstray.text.edits import Edit, apply_edits
 
 
@@ -527,7 +527,7 @@ def _severity(facts: ClassFacts, state: ClassState) -> Severity | None:
             if whole.parameters or whole.buffers:
                 return Severity.ERROR
             found = Severity.WARNING
-        elif isinstance(held, Tensor) and held.home is not Home.GIVEN:
+        elif isinstance(held, Tensor) and not held.chosen:
             found = Severity.WARNING
     harmless = {use.handling for use in facts.uses_of(state.attribute)} <= {Handling.MOVED, Handling.HARMLESS}
     if found is not None and _is_tensor(state) and facts.uses_of(state.attribute) and harmless:

@@ -668,7 +668,7 @@ def _attributes(facts: ClassFacts) -> Iterator[_Kept]:
     seen: set[str] = set()
     for store in facts.stores:
         name = store.attribute
-        if store.elsewhere or store.phase is not Phase.FORWARD or name in seen:
+        if store.elsewhere or store.phase is not Phase.FORWARD or "." in name or name in seen:
             continue
         if not _keeps_tensor(store, store.expression):
             continue

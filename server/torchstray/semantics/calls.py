@@ -254,10 +254,7 @@ class Caller(Evaluator):
         return PLACED if placed or any(self._holds_placed(argument) for argument in arguments.values()) else INPUT
 
     def _holds_placed(self, value: Value) -> bool:
-        return any(
-            (isinstance(held, Input) and held.placed) or (isinstance(held, Tensor) and held.alias is not None)
-            for held in contents(value)
-        )
+        return any(self.is_placed(held) for held in contents(value))
 
     def _hand_on(self, arguments: Arguments, node: cst.Call) -> None:
         """Note that strays go to something that cannot be seen; where a device goes with them, to be moved there."""
@@ -393,13 +390,23 @@ class Caller(Evaluator):
         if returns not in {"tensor", "tensors"}:
             return self._unknown_call(arguments, node)
         named = arguments.named()
-        values = [
-            PLACED if key == 0 and isinstance(option, Input) and option.given else option
+        groups = [
+            [
+                PLACED if key == 0 and isinstance(option, Input) and option.given else option
+                for option in options_of(value)
+            ]
             for key, value in named.items()
-            for option in options_of(value)[:3]
             if may_be_tensor(last, key) and not may_stay(function.name, key)
         ]
-        result = self.combined(values, node, tolerant=joins(last) and last not in _JOINERS)
+        result = self.combined_options(groups, node, tolerant=joins(last) and last not in _JOINERS)
+        result = one_of(self._computed(function, option, arguments, node) for option in options_of(result))
+        if returns == "tensors":
+            return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _computed(self, function: torch_api.Function, result: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """The result of a function that computes, from what its tensors give together."""
+        last = function.name.rpartition(".")[2]
         if isinstance(result, Tensor) and result.origins:
             result = self._with_dimensions(result, last)
             if function.device and "device" in arguments.keywords:
@@ -425,8 +432,6 @@ class Caller(Evaluator):
             result = INPUT
         elif result is UNKNOWN:
             result = Tensor(Source.DATA, leaf=False, made=self.place(node))
-        if returns == "tensors":
-            return Container(Shape.TUPLE, [result], place=self.place(node))
         return result
 
     def _dtype(self, value: Value) -> str | None:
@@ -469,7 +474,7 @@ class Caller(Evaluator):
             kind = self._dtype(dtype)
         return Tensor(
             source=source,
-            home=Home.FIXED if ".cuda." in function.name else Home.CPU if device is None else _home(device),
+            home=Home.FIXED if ".cuda." in function.name else Home.CPU if device is None else self._home(device),
             dtype=kind if kind in {"int", "bool", "float", "complex"} else "float" if kind == "uninitialised" else None,
             bounded=bounded,
             zero_dim=zero_dim,
@@ -507,11 +512,16 @@ class Caller(Evaluator):
         kept = tensor.zero_dim is not False or keeps_dimensions(name)
         return tensor if kept else replace(tensor, zero_dim=None)
 
+    def _home(self, device: Value) -> Home:
+        """Where a tensor lies that is made with, or moved to, this device, or to that of this tensor."""
+        placed = device.placed if isinstance(device, Device) else self.is_placed(device)
+        return Home.PLACED if placed and self.phase is Phase.FORWARD else _home(device)
+
     def _placed_by(self, tensor: Tensor, device: Value) -> Tensor:
         """`tensor` on the device that an argument names."""
         if device == NONE:
             return tensor
-        home = _home(device)
+        home = self._home(device)
         return tensor if home is Home.CPU else replace(tensor, home=home, origins=frozenset())
 
     def parameter(self, arguments: Arguments, node: cst.Call, buffer: bool = False) -> Value:
@@ -619,38 +629,41 @@ class Caller(Evaluator):
                 self.note_fate(of, Fate.COLLECTS, node)
             return of
         named = arguments.named()
-        values = [
-            of,
-            *(
-                option
-                for key, value in named.items()
-                if name not in _SHAPERS
-                and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
-                and not may_stay(f"torch.Tensor.{name}", key)
-                for option in options_of(value)[:3]
-            ),
+        groups = [[of]] + [
+            list(options_of(value))
+            for key, value in named.items()
+            if name not in _SHAPERS
+            and may_be_tensor(name, key + 1 if isinstance(key, int) else key)
+            and not may_stay(f"torch.Tensor.{name}", key)
         ]
-        result = self.combined(values, node, tolerant=joins(name))
-        if isinstance(result, Tensor) and result.origins:
-            result = self._with_dimensions(result, name)
-        if isinstance(result, Tensor):
-            result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
-            if known.inplace and isinstance(of, Tensor):
-                result = replace(result, leaf=of.leaf)
-            if name in _CONVERSIONS:
-                result = replace(result, dtype=_CONVERSIONS[name])
-            if name == "to" and arguments.positional:
-                result = replace(result, dtype=self._dtype(arguments.positional[0]))
-            if name == "requires_grad_":
-                flag = arguments.get(0, "requires_grad")
-                result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
-            if name in {"detach", "detach_"}:
-                result = replace(result, requires_grad=False, tracked=False)
-            result = replace(result, bounded=_stays_small(result, name))
-            if known.random:
-                result = replace(result, source=max(result.source, Source.RANDOM))
+        result = self.combined_options(groups, node, tolerant=joins(name))
+        result = one_of(self._changed(of, known, option, arguments) for option in options_of(result))
         if returns == "tensors":
             return Container(Shape.TUPLE, [result], place=self.place(node))
+        return result
+
+    def _changed(self, of: Value, method: torch_api.Method, result: Value, arguments: Arguments) -> Value:
+        """The result of a method of `of`, from what its tensors give together."""
+        if not isinstance(result, Tensor):
+            return result
+        name = method.name
+        if result.origins:
+            result = self._with_dimensions(result, name)
+        result = _reshaped(result, name, len(arguments.positional) + len(arguments.keywords))
+        if method.inplace and isinstance(of, Tensor):
+            result = replace(result, leaf=of.leaf)
+        if name in _CONVERSIONS:
+            result = replace(result, dtype=_CONVERSIONS[name])
+        if name == "to" and arguments.positional:
+            result = replace(result, dtype=self._dtype(arguments.positional[0]))
+        if name == "requires_grad_":
+            flag = arguments.get(0, "requires_grad")
+            result = replace(result, requires_grad=not (isinstance(flag, Scalar) and flag.literal is False))
+        if name in {"detach", "detach_"}:
+            result = replace(result, requires_grad=False, tracked=False)
+        result = replace(result, bounded=_stays_small(result, name))
+        if method.random:
+            result = replace(result, source=max(result.source, Source.RANDOM))
         return result
 
     def _batch_method(self, of: Batch, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -672,10 +685,9 @@ class Caller(Evaluator):
         if isinstance(of, Input):
             return of
         home = Home.FIXED if name == "cuda" else Home.CPU if name == "cpu" else Home.GIVEN
-        if name == "to":
-            home = _home(arguments.get(0, "device") or UNKNOWN)
-        if name == "type_as":
-            home = Home.GIVEN
+        if name in {"to", "type_as"}:
+            like = arguments.get(0, "device" if name == "to" else "other") or arguments.get(None, "other")
+            home = self._home(like or UNKNOWN)
         if isinstance(of, Tensor) and home is Home.CPU:
             home = of.home
         result = self.derived(of, node)
@@ -683,14 +695,13 @@ class Caller(Evaluator):
 
     def _note_move(self, of: Value, node: cst.CSTNode) -> None:
         """Note that a tensor made on the CPU is moved in one branch, which knows when that is needed."""
+        if not isinstance(of, Tensor):
+            return
         guards = self.guards
-        for origin in of.origins if isinstance(of, Tensor) else ():
-            if len(guards) > len(origin.guards) or any(
-                one is not other for one, other in zip(guards, origin.guards, strict=False)
-            ):
-                self.note_fate(
-                    replace(of, origins=frozenset({origin})) if isinstance(of, Tensor) else of, Fate.SPARED, node
-                )
+        for origin in of.origins:
+            known = zip(guards, origin.guards, strict=False)
+            if len(guards) > len(origin.guards) or any(one is not other for one, other in known):
+                self.note_fate(replace(of, origins=frozenset({origin})), Fate.SPARED, node)
 
     def _container_method(self, of: Container, name: str, arguments: Arguments, node: cst.Call) -> Value:
         first = arguments.positional[0] if arguments.positional else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -161,6 +161,7 @@ class Evaluator(abc.ABC):
         self.phase = phase
         self.frames: list[Frame] = []
         self.default_devices = 0
+        self.muted = 0
         self.globals: dict[str, Value] = {}
 
     # What the interpreter adds
@@ -255,14 +256,19 @@ class Evaluator(abc.ABC):
     def _near(self) -> tuple[str, ...]:
         known = {**(self.frame.function.captured if self.frame.function is not None else {}), **self.frame.names}
         return tuple(
-            name
-            for name, value in known.items()
-            if all(isinstance(option, Input) and option.placed for option in options_of(value))
+            name for name, value in known.items() if all(self.is_placed(option) for option in options_of(value))
         )
+
+    def is_placed(self, value: Value) -> bool:
+        """Whether something is certainly a tensor on the module's device, while a step runs."""
+        if isinstance(value, Tensor):
+            registered = value.alias is not None and self.phase is Phase.FORWARD
+            return registered or (value.home is Home.PLACED and not value.origins)
+        return isinstance(value, Input) and value.placed
 
     def note_fate(self, value: Value, fate: Fate, node: cst.CSTNode) -> None:
         """Note what becomes of the tensors that `value` is, or holds, if they were made on the CPU."""
-        if self.facts is None or self.phase is not Phase.FORWARD:
+        if self.facts is None or self.phase is not Phase.FORWARD or self.muted:
             return
         if fate is not Fate.SPARED and all(frame.home is not None for frame in self.frames):
             return  # there is no line in this file to show for it
@@ -317,7 +323,7 @@ class Evaluator(abc.ABC):
         if isinstance(of, Tensor | Parameter | Input | Batch):
             if name == "device" or torch_api.attribute(name) == "other":
                 self.note_use(of, Handling.HARMLESS, node)
-                return Device(read=True) if name == "device" else ANY_SCALAR
+                return Device(read=True, placed=self.is_placed(of)) if name == "device" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
                 derived = self.derived(of, node)
                 return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
@@ -435,8 +441,33 @@ class Evaluator(abc.ABC):
                 result = tensor if result is None else self._met(result, tensor, node, tolerant)
         return UNKNOWN if result is None else result
 
+    def combined_options(self, groups: Sequence[Sequence[Value]], node: cst.CSTNode, tolerant: bool) -> Value:
+        """The same for values that may each be one of several. Where some are made on the CPU, the first ones of all
+        are taken to meet each other, then the second ones, and so on: the branch that chose one has chosen the
+        others."""
+        few = [list(group[:3]) for group in groups if group]
+        merged = [option for group in few for option in group]
+        most = max((len(group) for group in few), default=0)
+        if most <= 1 or not any(self.has_origins(option) for option in merged):
+            return self.combined(merged, node, tolerant)
+        self.muted += 1
+        together = self.combined(merged, node, tolerant)
+        self.muted -= 1
+        uses = list(self.facts.uses) if self.facts is not None else []
+        results = [
+            self.combined([group[min(number, len(group) - 1)] for group in few], node, tolerant)
+            for number in range(most)
+        ]
+        if self.facts is not None:
+            self.facts.uses[:] = uses
+        return one_of(results) if any(self.has_origins(result) for result in results) else together
+
     def _met(self, left: Value, right: Value, node: cst.CSTNode, tolerant: bool) -> Value:
         if isinstance(left, Tensor) and isinstance(right, Tensor):
+            for one, another in ((left, right), (right, left)):
+                if one.origins and self.is_placed(another) and (one.zero_dim is False or not tolerant):
+                    self.note_fate(one, Fate.FAILS, node)
+            met = self.is_placed(left) or self.is_placed(right)
             return replace(
                 left,
                 source=max(left.source, right.source),
@@ -444,7 +475,7 @@ class Evaluator(abc.ABC):
                 dtype=_wider(left.dtype, right.dtype),
                 bounded=False,
                 zero_dim=_either_zero_dim(left.zero_dim, right.zero_dim),
-                origins=_faulty(left, right, tolerant),
+                origins=frozenset() if met else _faulty(left, right, tolerant),
                 leaf=not (left.requires_grad or right.requires_grad),
                 requires_grad=left.requires_grad or right.requires_grad,
                 strays=left.strays | right.strays,
@@ -483,10 +514,15 @@ class Evaluator(abc.ABC):
         return left
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
-        left, right = self.evaluate(node.left), self.evaluate(node.right)
-        return one_of(
-            self.operation(a, b, node.operator, node) for a in options_of(left)[:4] for b in options_of(right)[:4]
-        )
+        left, right = options_of(self.evaluate(node.left))[:4], options_of(self.evaluate(node.right))[:4]
+        results: list[Value] = []
+        for one, a in enumerate(left):
+            for other, b in enumerate(right):
+                apart = one != other and len(left) == len(right)  # of two branches, most likely
+                self.muted += apart
+                results.append(self.operation(a, b, node.operator, node))
+                self.muted -= apart
+        return one_of(results)
 
     def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
         """What a binary operator gives."""
@@ -571,13 +607,14 @@ class Evaluator(abc.ABC):
             identity = identity or isinstance(target.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn)
         if identity:
             return ANY_SCALAR
-        options = [option for value in values for option in options_of(value)[:2]]
-        if any(isinstance(option, Tensor | Parameter | Input) for option in options):
-            result = self.combined(options, node, tolerant=True)
-            return (
-                replace(result, dtype="bool", bounded=True, requires_grad=False, parameter=None)
-                if isinstance(result, Tensor)
-                else result
+        groups = [options_of(value)[:2] for value in values]
+        if any(isinstance(option, Tensor | Parameter | Input) for group in groups for option in group):
+            result = self.combined_options(groups, node, tolerant=True)
+            return one_of(
+                replace(option, dtype="bool", bounded=True, requires_grad=False, parameter=None)
+                if isinstance(option, Tensor)
+                else option
+                for option in options_of(result)
             )
         return ANY_SCALAR
 
@@ -684,7 +721,7 @@ class Evaluator(abc.ABC):
                 self.note_use(part, Handling.HARMLESS, node)
             if isinstance(of, Tensor) and any(isinstance(part, Input) for part in indices):
                 self.note_use(of, Handling.FAILS, node)
-                if any(isinstance(part, Input) and part.placed for part in indices):
+                if any(self.is_placed(part) for part in indices):
                     self.note_fate(of, Fate.FAILS, node)
                 elif of.origins and not of.strays:
                     return replace(of, zero_dim=None, made=self.place(node))
@@ -838,7 +875,11 @@ class Evaluator(abc.ABC):
         self._note_fixed_device(function, node)
         if not isinstance(function, OneOf):
             return self.call_option(function, arguments, node, 1)
-        called = [self.call_option(option, arguments, node, len(function.options)) for option in function.options]
+        functions = function.options
+        called = [
+            self.call_option(option, self._of_branch(arguments, number, len(functions)), node, len(functions))
+            for number, option in enumerate(functions)
+        ]
         if any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
             # One of several types or functions was chosen, and most likely for its device.
             called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
@@ -847,6 +888,19 @@ class Evaluator(abc.ABC):
     def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
         """What a call gives if `function`, one of so many `options`, is called."""
         return self.call(function, arguments, node)
+
+    def _of_branch(self, arguments: Arguments, number: int, count: int) -> Arguments:
+        """The arguments of a call where the first of `count` alternatives for a function, or for what a method is
+        called on, is taken to go with the first one of each argument, and so on."""
+        if not any(self.has_origins(value) for value in arguments.values()):
+            return arguments
+
+        def chosen(value: Value) -> Value:
+            options = options_of(value)
+            return options[number] if len(options) == count else value
+
+        keywords = {name: chosen(value) for name, value in arguments.keywords.items()}
+        return Arguments(tuple(map(chosen, arguments.positional)), keywords, arguments.complete)
 
     def _note_fixed_device(self, function: Value, node: cst.Call) -> None:
         """Note a call that names a CUDA device; one in another file is for the check of that file."""

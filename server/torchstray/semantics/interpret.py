@@ -361,6 +361,8 @@ class Interpreter(Caller):
         if given is not None and given is not UNKNOWN:
             return given
         annotated = self._annotated(parameter.annotation, frame, parameter)
+        if annotated == PLACED and parameter.name.value in self.model.lengths:
+            return INPUT
         if annotated is not None:
             return annotated
         if given is not None:
@@ -388,7 +390,8 @@ class Interpreter(Caller):
             return False
         if function not in self.model.tensor_parameters:
             self.model.tensor_parameters[function] = tensor_parameters(function)
-        return parameter.name.value in self.model.tensor_parameters[function]
+        name = parameter.name.value
+        return name in self.model.tensor_parameters[function] and name not in self.model.lengths
 
     def _default(self, default: cst.BaseExpression, frame: Frame, parameter: cst.Param) -> Value:
         """What a default argument is: made once, when the function is defined."""
@@ -798,7 +801,7 @@ class Interpreter(Caller):
             elif isinstance(option, Tensor | Input):  # a copy, whatever the devices
                 self.note_use(option, Handling.HARMLESS, statement)
                 self.note_use(value, Handling.HARMLESS, statement)
-                if any(isinstance(part, Input) and part.placed for part in options_of(value)):
+                if any(self.is_placed(part) for part in options_of(value)):
                     self.note_fate(option, Fate.COLLECTS, statement)
             else:
                 self._attached(option, value, target, statement)

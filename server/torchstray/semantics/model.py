@@ -462,6 +462,18 @@ class FileModel:
             self._followed.remove(cls)
 
     @cached_property
+    def lengths(self) -> frozenset[str]:
+        """The names that are handed to `pack_padded_sequence` as they are: such lengths are on the CPU."""
+        found = set()
+        for statement in self.document.statements if "pack_padded_sequence(" in self.document.text else ():
+            for node in walk(statement.tree):
+                if isinstance(node, cst.Call) and (dotted(node.func) or "").endswith("pack_padded_sequence"):
+                    named = [part for part in node.args if part.keyword is not None and part.keyword.value == "lengths"]
+                    for argument in named or node.args[1:2]:
+                        found |= {argument.value.value} if isinstance(argument.value, cst.Name) else set()
+        return frozenset(found)
+
+    @cached_property
     def sets_default_device(self) -> bool:
         """Whether the file changes the device on which torch makes tensors."""
         return "set_default_device(" in self.document.text or "set_default_tensor_type(" in self.document.text

@@ -14,7 +14,6 @@ from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
     Container,
     Distribution,
-    Home,
     Instance,
     ModuleInstance,
     Parameter,
@@ -65,7 +64,7 @@ class Stray:
     @property
     def placed(self) -> bool:
         """Whether all of it was made on a device that somebody chose, so that it works until the module moves again."""
-        return all(isinstance(value, Tensor) and value.home is Home.GIVEN for value in self.values)
+        return all(isinstance(value, Tensor) and value.chosen for value in self.values)
 
     @property
     def handed_in(self) -> bool:
@@ -88,7 +87,7 @@ class Stray:
     def moved_later(self) -> bool:
         """Whether a method of the class moves it, so that it works where that is called."""
         values = [option for store in self.later for option in options_of(store.value)]
-        return any(isinstance(value, Tensor) and value.home is Home.GIVEN for value in values)
+        return any(isinstance(value, Tensor) and value.chosen for value in values)
 
     @property
     def overwritten_later(self) -> bool:

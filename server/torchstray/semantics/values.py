@@ -74,10 +74,11 @@ class Name(Value):
 @dataclass(frozen=True, slots=True)
 class Device(Value):
     """A device, or a tensor or module whose device is meant. `literal` is the text of a literal such as `cuda:0`;
-    `read` says that it was read from a tensor (`x.device`)."""
+    `read` says that it was read from a tensor (`x.device`), `placed` that it is, in a step, the module's device."""
 
     literal: str | None = None
     read: bool = False
+    placed: bool = False
 
 
 Conditions: TypeAlias = frozenset[frozenset[tuple[str, bool]]]
@@ -109,12 +110,13 @@ class Source(enum.IntEnum):
 
 
 class Home(enum.IntEnum):
-    """Which device a tensor is on; the larger one wins when two tensors meet."""
+    """Which device a tensor is on; the larger one wins when two tensors meet. PLACED is, in a step, the module's."""
 
     CPU = 0
     FIXED = 1
     GIVEN = 2
     FOLLOWS = 3
+    PLACED = 4
 
 
 class Made(enum.Enum):
@@ -175,6 +177,11 @@ class Tensor(Value):
     made: Place | None = None
     put: Put | None = None
     origins: frozenset[Origin] = frozenset()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody chose the device that it is on."""
+        return self.home in {Home.GIVEN, Home.PLACED}
 
 
 @dataclass(eq=False, slots=True)
