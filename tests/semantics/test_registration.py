@@ -51,6 +51,22 @@ PROGRAMS = {
             def forward(self, x):
                 return x
     """),
+    "emptied by a second nn.Module.__init__, and filled again": script("""
+        class One(nn.Module):
+            def __init__(self, layer):
+                nn.Module.__init__(self)
+                self.layer = nn.Linear(4, 4)
+        class Other(nn.Module):
+            def __init__(self, layer):
+                nn.Module.__init__(self)
+                self.layer = nn.Linear(4, 4)
+        class Both(One, Other):
+            def __init__(self, layer):
+                One.__init__(self, layer)
+                Other.__init__(self, layer)
+            def forward(self, x):
+                return self.layer(x)
+    """),
     "tensor with a gradient, computed again": module(
         "self.t = torch.zeros(3, requires_grad=True)  # error: unregistered-parameter\nself.t = self.t + 1",
         "return x + self.t",

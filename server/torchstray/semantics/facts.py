@@ -191,11 +191,14 @@ class Early:
 
 @dataclass(frozen=True, eq=False)
 class Emptied:
-    """A call, at `place`, that runs `nn.Module.__init__` again and loses the attributes `lost`."""
+    """A call, at `place`, that runs `nn.Module.__init__` again and loses the attributes `lost`. `stores` and
+    `registrations` count what had been stored and registered by then."""
 
     place: Place
     statement: Place
     lost: tuple[str, ...]
+    stores: int
+    registrations: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,6 +350,15 @@ class ClassFacts:
     left: list[Left] = field(default_factory=list)
     late: list[Late] = field(default_factory=list)
     strays: tuple[Stray, ...] | None = None
+
+    def forget_restored(self) -> None:
+        """Leave out of `emptied` what is assigned or registered again afterwards."""
+        emptied = []
+        for one in self.emptied:
+            again = {store.attribute for store in self.stores[one.stores :]}
+            again |= {registration.attribute for registration in self.registrations[one.registrations :]}
+            emptied.append(replace(one, lost=tuple(name for name in one.lost if name not in again)))
+        self.emptied = [one for one in emptied if one.lost]
 
     def value_of(self, attribute: str) -> Value | None:
         """What reading `self.attribute` gives; None where it is not known to be set."""

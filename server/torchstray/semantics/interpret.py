@@ -998,7 +998,8 @@ class Interpreter(Caller):
                 (new for old, new in zip(facts.init_path, path, strict=False) if old.node is not new.node), None
             )
             if lost and differs is not None:
-                facts.emptied.append(Emptied(differs, differs, tuple(dict.fromkeys(lost))))
+                counts = len(facts.stores), len(facts.registrations)
+                facts.emptied.append(Emptied(differs, differs, tuple(dict.fromkeys(lost)), *counts))
         facts.initialised = True
         facts.init_path = path
         for value in arguments.values():

@@ -232,6 +232,7 @@ class FileModel:
             if found is not None and not self._ran(facts, found[1]):
                 self._run(interpreter, cls, name)
         self._collect(interpreter)
+        facts.forget_restored()
         facts.held = {store: tuple(contents(store.value)) for stores in facts.live.values() for store in stores}
 
     def _run(self, interpreter: Interpreter, cls: ClassModel, name: str) -> None:
