@@ -115,16 +115,17 @@ class Stray:
 _ANY_STATE = State(parameters=True, buffers=True, mode=True)
 
 
-def strays(facts: ClassFacts) -> Iterator[Stray]:
-    """What is left behind by a module's `.to()`, one for each assignment that keeps it."""
+def strays(facts: ClassFacts, everywhere: bool = False) -> Iterator[Stray]:
+    """What is left behind by a module's `.to()`, one for each assignment that keeps it; with `everywhere`, also what
+    bases in other files keep."""
     reported: set[Store] = set()
     for store in lasting(facts):
-        if store.elsewhere:
+        if store.elsewhere and not everywhere:
             continue
         found = _stray(facts, store)
         if found is None:
             continue
-        earlier = _first(facts, found)
+        earlier = _first(facts, found) if not store.elsewhere else found
         if earlier.store not in reported:
             reported.add(earlier.store)
             yield earlier
