@@ -43,7 +43,8 @@ class Held:
 
 @dataclass(frozen=True)
 class ClassOverview:
-    """What an instance of a module class holds, base classes in the same file included, in the order of the source.
+    """What an instance of a module class holds, base classes that can be seen included, in the order of the source:
+    what one in another file adds stands where this class calls it, or at its name.
 
     `name_span` is where its name is in the `class` statement, `span` the whole statement. `unregistered` are the
     tensors, parameters and layers that it holds and does not register, `unknown` what may be a layer for all that can
@@ -137,7 +138,7 @@ def _layers(model: FileModel, value: Value) -> list[str]:
 
 def _unregistered(model: FileModel, facts: ClassFacts) -> Iterator[_Found]:
     """What stays behind: what instances keep, and what belongs to the class and its bases."""
-    for stray in strays(facts):
+    for stray in strays(facts, everywhere=True):
         if not _is_activation(stray):
             name = _name(shown_attribute(model, stray.store))
             yield _Found(name, _stray_in_words(model, stray), stray.store.target)

@@ -24,12 +24,12 @@ def faulty_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rules fail in files that ask for it, as a mistake of ours would."""
     real = rules.run
 
-    def faulty(document: Document, project: Project, names: list[str]) -> list[Finding]:
+    def faulty(document: Document, project: Project, names: list[str], path: Path | None = None) -> list[Finding]:
         if "RAISE" in document.text:
             raise KeyError("two\nlines")
         if "DIE" in document.text:
             os._exit(9)
-        return real(document, project, names)
+        return real(document, project, names, path)
 
     monkeypatch.setattr(rules, "run", faulty)
 

@@ -114,23 +114,25 @@ class Stray:
 _ANY_STATE = State(parameters=True, buffers=True, mode=True)
 
 
-def strays(facts: ClassFacts) -> tuple[Stray, ...]:
-    """What is left behind by a module's `.to()`, one for each assignment that keeps it. To be asked once everything
-    has been run."""
+def strays(facts: ClassFacts, everywhere: bool = False) -> tuple[Stray, ...]:
+    """What is left behind by a module's `.to()`, one for each assignment that keeps it; with `everywhere`, also what
+    bases in other files keep. To be asked once everything has been run."""
+    if everywhere:
+        return tuple(_strays(facts, everywhere))
     if facts.strays is None:
-        facts.strays = tuple(_strays(facts))
+        facts.strays = tuple(_strays(facts, everywhere))
     return facts.strays
 
 
-def _strays(facts: ClassFacts) -> Iterator[Stray]:
+def _strays(facts: ClassFacts, everywhere: bool) -> Iterator[Stray]:
     reported: set[Store] = set()
     for store in lasting(facts):
-        if store.elsewhere:
+        if store.elsewhere and not everywhere:
             continue
         found = _stray(facts, store)
         if found is None:
             continue
-        earlier = _first(facts, found)
+        earlier = _first(facts, found) if not store.elsewhere else found
         if earlier.store not in reported:
             reported.add(earlier.store)
             yield earlier
