@@ -194,10 +194,10 @@ class Attached:
 class Unmoved:
     """The call, at `call`, of a module with data that `put` has moved, while the module, or `culprit` in it, has not
     moved. `name` is what the module is called there; it is one of so many `choices`, by the branch that made it.
-    `certain` says that no branch decides it; `elsewhere` is the call that moves it in another branch, `later` those that
-    do so afterwards. `attached` says that `culprit` came too late for a move of the whole. `bindings` are the names that
-    the module got, the first one first; `stack` the calls that led to `function`, each with the function it stands
-    in."""
+    `certain` says that no branch decides it; `elsewhere` is the call that moves it in another branch, `later` those
+    that do so afterwards. `attached` says that `culprit` came too late for a move of the whole. `bindings` are the
+    names that the module got, the first one first; `stack` the calls that led to `function`, each with the function it
+    stands in."""
 
     call: Place
     function: FunctionNode
