@@ -405,6 +405,8 @@ class Caller(Evaluator):
                 )
             if "dtype" in arguments.keywords:
                 result = replace(result, dtype=self._dtype(arguments.keywords["dtype"]))
+        elif isinstance(result, Input) and function.device and "device" in arguments.keywords:
+            result = result if self._home(arguments.keywords["device"]) is Home.PLACED else INPUT
         elif result is UNKNOWN and self.phase is Phase.FORWARD:
             result = INPUT
         elif result is UNKNOWN:
