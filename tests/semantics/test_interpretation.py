@@ -184,7 +184,8 @@ PHASES = {
     ),
     "activation kept by forward": module("self.last = None", "self.last = x * 2\nreturn self.last"),
     "cache filled by forward": module(
-        "self.cache = None", "if self.cache is None:\n    self.cache = x.new_zeros(3)\nreturn x + self.cache"
+        "self.cache = None",
+        "if self.cache is None:\n    self.cache = x.new_zeros(3)  # warning: stale-cache\nreturn x + self.cache",
     ),
     "list of activations": module("self.seen = []", "self.seen.append(x)\nreturn x"),
     "list of losses in a step": module(

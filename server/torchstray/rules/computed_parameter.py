@@ -98,7 +98,7 @@ class Scale(nn.Module):
     def __init__(self, width, device="cuda"):
         super().__init__()
         «self.gain» = nn.Parameter(torch.ones(width)).to(device)
-        «self.bias» = nn.Parameter(torch.zeros(width), requires_grad=True).cuda()  # learned
+        «self.bias» = nn.Parameter(torch.zeros(width), requires_grad=True).cuda(device)  # learned
 
     def forward(self, x):
         return x * self.gain + self.bias
@@ -106,7 +106,7 @@ class Scale(nn.Module):
             messages=(
                 "`nn.Parameter(…).to(…)` is an ordinary tensor as soon as it copies, so `self.gain` is "
                 "missing from `parameters()` and never trains; convert inside `nn.Parameter(…)`.",
-                "`nn.Parameter(…).cuda()` is an ordinary tensor as soon as it copies, so `self.bias` is "
+                "`nn.Parameter(…).cuda(…)` is an ordinary tensor as soon as it copies, so `self.bias` is "
                 "missing from `parameters()` and never trains; convert inside `nn.Parameter(…)`.",
             ),
             repaired="""\
@@ -118,7 +118,7 @@ class Scale(nn.Module):
     def __init__(self, width, device="cuda"):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(width).to(device))
-        self.bias = nn.Parameter(torch.zeros(width).cuda(), requires_grad=True)  # learned
+        self.bias = nn.Parameter(torch.zeros(width).cuda(device), requires_grad=True)  # learned
 
     def forward(self, x):
         return x * self.gain + self.bias
@@ -198,16 +198,16 @@ from torch import nn
 
 
 class Mixer(nn.Module):
-    def __init__(self, count):
+    def __init__(self, count, device=None):
         super().__init__()
         for number in range(count):
-            «setattr(self, f"mix{number}", nn.Parameter(torch.rand(4, 4)).cuda())»
+            «setattr(self, f"mix{number}", nn.Parameter(torch.rand(4, 4)).cuda(device))»
 
     def forward(self, x):
         return x @ self.mix0 @ self.mix1
 """,
             messages=(
-                "`nn.Parameter(…).cuda()` is an ordinary tensor as soon as it copies, so "
+                "`nn.Parameter(…).cuda(…)` is an ordinary tensor as soon as it copies, so "
                 "`self.mix{number}` is missing from `parameters()` and never trains; convert inside "
                 "`nn.Parameter(…)`.",
             ),
@@ -217,10 +217,10 @@ from torch import nn
 
 
 class Mixer(nn.Module):
-    def __init__(self, count):
+    def __init__(self, count, device=None):
         super().__init__()
         for number in range(count):
-            setattr(self, f"mix{number}", nn.Parameter(torch.rand(4, 4).cuda()))
+            setattr(self, f"mix{number}", nn.Parameter(torch.rand(4, 4).cuda(device)))
 
     def forward(self, x):
         return x @ self.mix0 @ self.mix1
@@ -388,9 +388,9 @@ from torch import nn
 
 
 class Start(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, device):
         super().__init__()
-        self.layer = nn.Linear(width, width).cuda()
+        self.layer = nn.Linear(width, width).cuda(device)
         self.state = nn.Parameter(torch.zeros(width))
         self.size = nn.Parameter(torch.zeros(width)).numel()
 
@@ -447,11 +447,11 @@ from torch import nn
 
 
 class Scales(nn.Module):
-    def __init__(self, count):
+    def __init__(self, count, device):
         super().__init__()
         self.scales = nn.ParameterList()
         for _ in range(count):
-            self.scales.append(nn.Parameter(torch.ones(1)).cuda())
+            self.scales.append(nn.Parameter(torch.ones(1)).cuda(device))
 
     def forward(self, x):
         for scale in self.scales:

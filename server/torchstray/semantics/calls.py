@@ -11,7 +11,7 @@ import libcst as cst
 from torchstray.semantics import ecosystem, torch_api
 from torchstray.semantics.classes import ClassModel, outside_state
 from torchstray.semantics.devices import is_tensor_method, joins, keeps_dimensions, may_be_tensor, may_stay
-from torchstray.semantics.evaluate import INPUT, PLACED, Evaluator
+from torchstray.semantics.evaluate import DTYPE, INPUT, PLACED, Evaluator
 from torchstray.semantics.facts import Fate, Handling, Phase
 from torchstray.semantics.names import dotted
 from torchstray.semantics.torch_api import State
@@ -428,6 +428,8 @@ class Caller(Evaluator):
                 )
             if "dtype" in arguments.keywords:
                 result = replace(result, dtype=self._dtype(arguments.keywords["dtype"]))
+        elif isinstance(result, Input) and function.device and "device" in arguments.keywords:
+            result = result if self._home(arguments.keywords["device"]) is Home.PLACED else INPUT
         elif result is UNKNOWN and self.phase is Phase.FORWARD:
             result = INPUT
         elif result is UNKNOWN:
@@ -612,7 +614,7 @@ class Caller(Evaluator):
             return self._moved(of, name, arguments, node)
         itself = isinstance(of, Parameter) or (isinstance(of, Tensor) and of.alias == "parameter")
         kind = arguments.positional[0] if name == "type" and arguments.positional else None
-        if kind is not None and isinstance(of, Tensor) and of.origins and self._dtype(kind) is None:
+        if kind is not None and kind != DTYPE and isinstance(of, Tensor) and of.origins and self._dtype(kind) is None:
             self._note_move(of, node)  # the type of another tensor, and so its device
             of = replace(of, origins=frozenset(), home=Home.GIVEN)
         if itself and known.keeps_parameter and name != "to":

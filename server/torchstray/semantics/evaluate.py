@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 INPUT = Input(proven=True)
 PLACED = Input(proven=True, given=True)
 SLICE = Value()
+DTYPE = Scalar("dtype")  # that of a tensor, of whatever kind: a conversion to it moves nothing
 
 _LITERALS: dict[str, Value] = {"None": NONE, "True": Scalar(True), "False": Scalar(False)}
 _CONSTANTS = frozenset(
@@ -103,6 +104,15 @@ def _faulty(left: Tensor, right: Tensor, tolerant: bool) -> frozenset[Origin]:
     if tolerant and right.zero_dim is False and left.zero_dim is not False:
         return right.origins
     return left.origins | right.origins
+
+
+def _separate(group: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """The values of an argument: the items of a list one by one, each with its alternatives."""
+    if len(group) == 1 and isinstance(group[0], Container) and not group[0].holds_itself():
+        for item in group[0].items:
+            yield from _separate(options_of(item))
+    else:
+        yield group
 
 
 def decorators(function: cst.FunctionDef) -> set[str]:
@@ -323,7 +333,9 @@ class Evaluator(abc.ABC):
         if isinstance(of, Tensor | Parameter | Input | Batch):
             if name == "device" or torch_api.attribute(name) == "other":
                 self.note_use(of, Handling.HARMLESS, node)
-                return Device(read=True, placed=self.is_placed(of)) if name == "device" else ANY_SCALAR
+                if name == "device":
+                    return Device(read=True, placed=self.is_placed(of))
+                return DTYPE if name == "dtype" else ANY_SCALAR
             if torch_api.attribute(name) == "tensor":
                 derived = self.derived(of, node)
                 return replace(derived, tracked=False) if isinstance(derived, Tensor) and name == "data" else derived
@@ -442,10 +454,9 @@ class Evaluator(abc.ABC):
         return UNKNOWN if result is None else result
 
     def combined_options(self, groups: Sequence[Sequence[Value]], node: cst.CSTNode, tolerant: bool) -> Value:
-        """The same for values that may each be one of several. Where some are made on the CPU, the first ones of all
-        are taken to meet each other, then the second ones, and so on: the branch that chose one has chosen the
-        others."""
-        few = [list(group[:3]) for group in groups if group]
+        """The same for values that may each be one of several. Nothing is said to fail where that holds of two of them:
+        the branch that chose a tensor on the CPU may have chosen all of them."""
+        few = [list(part[:3]) for group in groups if group for part in _separate(group)]
         merged = [option for group in few for option in group]
         most = max((len(group) for group in few), default=0)
         if most <= 1 or not any(self.has_origins(option) for option in merged):
@@ -454,10 +465,13 @@ class Evaluator(abc.ABC):
         together = self.combined(merged, node, tolerant)
         self.muted -= 1
         uses = list(self.facts.uses) if self.facts is not None else []
+        open_choices = sum(len(group) > 1 for group in few) > 1
+        self.muted += open_choices
         results = [
             self.combined([group[min(number, len(group) - 1)] for group in few], node, tolerant)
             for number in range(most)
         ]
+        self.muted -= open_choices
         if self.facts is not None:
             self.facts.uses[:] = uses
         return one_of(results) if any(self.has_origins(result) for result in results) else together
@@ -515,14 +529,11 @@ class Evaluator(abc.ABC):
 
     def _binary(self, node: cst.BinaryOperation) -> Value:
         left, right = options_of(self.evaluate(node.left))[:4], options_of(self.evaluate(node.right))[:4]
-        results: list[Value] = []
-        for one, a in enumerate(left):
-            for other, b in enumerate(right):
-                apart = one != other and len(left) == len(right)  # of two branches, most likely
-                self.muted += apart
-                results.append(self.operation(a, b, node.operator, node))
-                self.muted -= apart
-        return one_of(results)
+        open_choices = len(left) > 1 and len(right) > 1
+        self.muted += open_choices
+        result = one_of(self.operation(a, b, node.operator, node) for a in left for b in right)
+        self.muted -= open_choices
+        return result
 
     def operation(self, left: Value, right: Value, operator: cst.CSTNode, node: cst.CSTNode) -> Value:
         """What a binary operator gives."""
@@ -876,10 +887,10 @@ class Evaluator(abc.ABC):
         if not isinstance(function, OneOf):
             return self.call_option(function, arguments, node, 1)
         functions = function.options
-        called = [
-            self.call_option(option, self._of_branch(arguments, number, len(functions)), node, len(functions))
-            for number, option in enumerate(functions)
-        ]
+        open_choices = any(len(options_of(value)) > 1 for value in arguments.values())
+        self.muted += open_choices
+        called = [self.call_option(option, arguments, node, len(functions)) for option in functions]
+        self.muted -= open_choices
         if any(isinstance(made, Tensor) and made.home is not Home.CPU for made in called):
             # One of several types or functions was chosen, and most likely for its device.
             called = [replace(made, origins=frozenset()) if isinstance(made, Tensor) else made for made in called]
@@ -888,19 +899,6 @@ class Evaluator(abc.ABC):
     def call_option(self, function: Value, arguments: Arguments, node: cst.Call, options: int) -> Value:
         """What a call gives if `function`, one of so many `options`, is called."""
         return self.call(function, arguments, node)
-
-    def _of_branch(self, arguments: Arguments, number: int, count: int) -> Arguments:
-        """The arguments of a call where the first of `count` alternatives for a function, or for what a method is
-        called on, is taken to go with the first one of each argument, and so on."""
-        if not any(self.has_origins(value) for value in arguments.values()):
-            return arguments
-
-        def chosen(value: Value) -> Value:
-            options = options_of(value)
-            return options[number] if len(options) == count else value
-
-        keywords = {name: chosen(value) for name, value in arguments.keywords.items()}
-        return Arguments(tuple(map(chosen, arguments.positional)), keywords, arguments.complete)
 
     def _note_fixed_device(self, function: Value, node: cst.Call) -> None:
         """Note a call that names a CUDA device; one in another file is for the check of that file."""
