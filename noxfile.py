@@ -45,6 +45,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     session.run("python", "scripts/generate_torch_api.py", "--check")
     session.run("python", "scripts/generate_docs.py", "--check")
+    session.run("python", "scripts/generate_settings.py", "--check")
 
 
 @nox.session

@@ -8,7 +8,7 @@ import { CodeServer, codeServerObstacle, ensureCodeServer } from './tools/code-s
 import { findProgram, Problem, ROOT, runLive, runScript } from './tools/console.mjs';
 import { ensureExtension, ensurePackage } from './tools/extension.mjs';
 import { checkNode, ensureNodePackages } from './tools/node.mjs';
-import { ensureEnvironment, findPython, PYTHON } from './tools/python.mjs';
+import { checkPython, ensureEnvironment, findPython, PYTHON } from './tools/python.mjs';
 import { CALM_SETTINGS } from './tools/settings.mjs';
 import { ensure } from './tools/stamps.mjs';
 
@@ -23,7 +23,7 @@ in the VS Code of this machine, with data of its own, or, on Linux without one, 
 
 const SAMPLES = path.join(ROOT, 'samples');
 const FIRST = 'layer_stack.py';
-/** The data of the editor that is opened; the user's own is not touched. */
+/** The data of the editor that is opened, whose settings are written each time; the user's own is not touched. */
 const EDITOR = path.join(ROOT, '.tools', 'editor');
 
 await runScript(async () => {
@@ -35,6 +35,7 @@ await runScript(async () => {
   }
   const code = options.browser ? undefined : findCode();
   if (!code) checkBrowserIsPossible(options.browser);
+  checkPython();
   await ensureNodePackages();
   await ensureEnvironment();
   await ensureExtension();
@@ -82,7 +83,9 @@ function checkBrowserIsPossible(asked) {
  */
 async function openCode(code, open) {
   const data = path.join(EDITOR, 'desktop');
-  writeUnlessThere(path.join(data, 'User', 'settings.json'), { ...CALM_SETTINGS, 'torchstray.interpreter': PYTHON });
+  const settings = { ...CALM_SETTINGS, 'torchstray.interpreter': PYTHON };
+  fs.mkdirSync(path.join(data, 'User'), { recursive: true });
+  fs.writeFileSync(path.join(data, 'User', 'settings.json'), `${JSON.stringify(settings, null, 2)}\n`);
   const args = [
     `--extensionDevelopmentPath=${ROOT}`,
     `--user-data-dir=${data}`,
@@ -93,7 +96,7 @@ async function openCode(code, open) {
   ];
   const quoted = args.map((arg) => `"${arg}"`);
   if (!open) {
-    console.log(`This opens the samples in VS Code:\n  ${[code, ...quoted].join(' ')}`);
+    console.log(`This opens the samples in VS Code:\n  ${[`"${code}"`, ...quoted].join(' ')}`);
     return 0;
   }
   console.log(
@@ -120,7 +123,7 @@ async function openBrowser(open) {
     },
     () => server.install(vsix),
   );
-  writeUnlessThere(server.settingsFile('User'), CALM_SETTINGS);
+  server.writeSettings('User', CALM_SETTINGS);
   server.writeSettings('Machine', { 'torchstray.interpreter': PYTHON });
   await server.start(SAMPLES);
   for (const name of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) process.once(name, () => server.stop());
@@ -146,16 +149,6 @@ function openPage(address) {
   const opener = findProgram('xdg-open');
   if (!opener || !(process.env.DISPLAY ?? process.env.WAYLAND_DISPLAY)) return;
   spawn(opener, [address], { stdio: 'ignore', detached: true }).unref();
-}
-
-/**
- * @param {string} file
- * @param {Record<string, unknown>} settings
- */
-function writeUnlessThere(file, settings) {
-  if (fs.existsSync(file)) return;
-  fs.mkdirSync(path.dirname(file), { recursive: true });
-  fs.writeFileSync(file, `${JSON.stringify(settings, null, 2)}\n`);
 }
 
 /** The environment without what an editor sets for the programs in its terminal: it would open the window in itself. */

@@ -3,12 +3,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { findChromium } from './tools/chromium.mjs';
 import { ensureCodeServer } from './tools/code-server.mjs';
 import { Problem, ROOT, runLive, runScript, span } from './tools/console.mjs';
 import { ensureExtension, ensurePackage } from './tools/extension.mjs';
 import { checkNode, ensureNodePackages } from './tools/node.mjs';
-import { ensureEnvironment, findPython, findPythons, PYTHON } from './tools/python.mjs';
+import { checkPython, ensureEnvironment, findPython, findPythons, PYTHON } from './tools/python.mjs';
 
 /**
  * @typedef {object} Outcome
@@ -51,6 +50,7 @@ await runScript(async () => {
     return 0;
   }
   const wanted = (/** @type {Part} */ name) => options.only.length === 0 || options.only.includes(name);
+  checkPython();
   await ensureNodePackages();
   await ensureEnvironment();
   await ensureExtension();
@@ -129,10 +129,11 @@ async function packaged() {
 }
 
 async function editor() {
-  const { version } = await findChromium();
+  const { findChromium } = await import('./tools/chromium.mjs'); // it needs the packages of node_modules
+  const { executablePath } = await findChromium();
   await ensureCodeServer(findPython().path);
   await ensurePackage();
-  console.log(`Chromium ${version}`);
+  console.log(`The browser is ${executablePath}\n`);
   const folder = path.join('tests', 'editor');
   const files = fs.readdirSync(path.join(ROOT, folder)).filter((name) => name.endsWith('.test.mjs'));
   const paths = files.sort().map((name) => path.join(folder, name));
@@ -158,20 +159,26 @@ async function python(sessions) {
   const nox = ['-m', 'nox', '--reuse-venv', 'yes', '--report', report, '--session', ...sessions];
   await runLive(PYTHON, [...nox, '--', `--junitxml=${results}`], { env });
   if (!fs.existsSync(report)) return [{ name: 'nox', result: 'failed', note: 'it ended before it ran anything' }];
-  /** @type {{ sessions: { signature: string, result: string }[] }} */
+  /** @type {{ sessions: Session[] }} */
   const { sessions: ran } = JSON.parse(fs.readFileSync(report, 'utf8'));
-  const outcomes = ran.map(({ signature, result }) => sessionOutcome(signature, result));
+  const outcomes = ran.map(sessionOutcome);
   return fs.existsSync(results) ? [...outcomes, ...skipped(fs.readFileSync(results, 'utf8'))] : outcomes;
 }
 
 /**
- * @param {string} name
- * @param {string} result nox's word for it
+ * @typedef {object} Session as nox reports it
+ * @property {string[]} signatures its names
+ * @property {string} result
+ * @property {number} duration in seconds
+ */
+
+/**
+ * @param {Session} session
  * @returns {Outcome}
  */
-function sessionOutcome(name, result) {
-  if (result === 'success') return { name, result: 'passed' };
-  if (result !== 'skipped') return { name, result: 'failed' };
+function sessionOutcome({ signatures: [name = ''], result, duration }) {
+  if (result === 'success') return { name, result: 'passed', note: span(duration * 1000) };
+  if (result !== 'skipped') return { name, result: 'failed', note: span(duration * 1000) };
   const version = name.replace('smoke-', '');
   return { name, result: 'not run', note: `there is no Python ${version} on this machine: pyenv install ${version}` };
 }

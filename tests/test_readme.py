@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -53,6 +54,17 @@ def test_all_rules_are_listed() -> None:
 
 def test_all_settings_are_listed() -> None:
     assert first_cells("Configuration") == [setting.key for setting in SETTINGS]
+
+
+def test_the_extension_is_described() -> None:
+    manifest = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["contributes"]
+    commands = [f"{command['category']}: {command['title']}" for command in manifest["commands"]]
+    assert first_cells("In VS Code") == [*manifest["configuration"]["properties"], *commands]
+
+
+def test_the_configuration_of_neovim_is_the_one_that_is_tested() -> None:
+    tested = (ROOT / "tests" / "editor" / "neovim" / "neovim.lua").read_text(encoding="utf-8")
+    assert blocks("lua") == [tested]
 
 
 def test_all_options_are_listed() -> None:

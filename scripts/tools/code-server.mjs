@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { already, findProgram, Problem, ROOT, run, step } from './console.mjs';
+import { thisTarget } from './extension.mjs';
 
 const VERSION = '4.139.1';
 /** code-server runs on this major version of Node only; the npm package has its C headers too. */
@@ -15,11 +16,13 @@ const ENTRY = path.join('node_modules', 'code-server', 'out', 'node', 'entry.js'
 /** Those of VS Code's native modules that the server does not start without, and that come as source only. */
 const COMPILED = ['@vscode/spdlog', '@vscode/native-watchdog'];
 const START_LIMIT = 60_000;
+/** Stands between the name of what is being made and the id of the process that makes it. */
+const PARTIAL = '.partial-';
 
 /** Why code-server cannot be had on this machine, or `undefined`. */
 export function codeServerObstacle() {
-  if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) {
-    return 'VS Code in the browser can be set up on Linux (x64, arm64) only.';
+  if (!['linux-x64', 'linux-arm64'].includes(thisTarget())) {
+    return 'VS Code in the browser can be set up on Linux only (x64 or arm64, with glibc).';
   }
   if (fs.existsSync(HOME)) return undefined;
   if (!['make', 'c++'].every(findProgram)) {
@@ -29,7 +32,8 @@ export function codeServerObstacle() {
 }
 
 /**
- * Set code-server up, unless it is there. A run that was interrupted is gone on with.
+ * Set code-server up, unless it is there. It is made in a folder of its own and renamed at the end, so that a run that was
+ * interrupted leaves nothing half made; the next one has what npm has downloaded already.
  * @param {string} python a Python 3 for node-gyp
  * @throws {Problem} if it cannot be had here
  */
@@ -41,9 +45,11 @@ export async function ensureCodeServer(python) {
     return;
   }
   console.log(`VS Code in the browser (code-server ${VERSION}, 650 MB) is set up once, in two to five minutes:`);
-  const partial = `${HOME}.partial`;
+  removeAbandoned();
+  const partial = `${HOME}${PARTIAL}${process.pid}`;
   const log = path.join(ROOT, '.tools', 'code-server.log');
   fs.rmSync(log, { force: true });
+  fs.rmSync(partial, { recursive: true, force: true });
   fs.mkdirSync(partial, { recursive: true });
   fs.writeFileSync(path.join(partial, 'package.json'), '{ "private": true }\n');
   const node = path.join(partial, 'node_modules', `node-linux-${process.arch}`);
@@ -79,6 +85,15 @@ export async function ensureCodeServer(python) {
     }
   });
   fs.renameSync(partial, HOME);
+}
+
+/** Remove the folders of earlier runs that were interrupted. */
+function removeAbandoned() {
+  const tools = path.dirname(HOME);
+  for (const name of fs.existsSync(tools) ? fs.readdirSync(tools) : []) {
+    const [, maker] = name.split(PARTIAL);
+    if (maker && !signal(Number(maker), 0)) fs.rmSync(path.join(tools, name), { recursive: true, force: true });
+  }
 }
 
 /** A code-server with data, settings and extensions of its own, on a port that only this machine reaches. */
@@ -154,7 +169,7 @@ export class CodeServer {
     });
     this.#process = child;
     const group = child.pid;
-    if (group !== undefined) process.once('exit', () => signal(group, 'SIGKILL'));
+    if (group !== undefined) process.once('exit', () => signal(-group, 'SIGKILL'));
     this.address = await new Promise((resolve, reject) => {
       /** @param {string} reason */
       const fail = (reason) => reject(new Problem(`VS Code in the browser ${reason}:\n${this.#log}`));
@@ -185,11 +200,11 @@ export class CodeServer {
     const group = this.#process?.pid;
     if (group === undefined) return;
     const end = this.ended();
-    signal(group, 'SIGTERM');
-    const late = setTimeout(() => signal(group, 'SIGKILL'), 5000);
+    signal(-group, 'SIGTERM');
+    const late = setTimeout(() => signal(-group, 'SIGKILL'), 5000);
     await end;
     clearTimeout(late);
-    signal(group, 'SIGKILL'); // what outlived it
+    signal(-group, 'SIGKILL'); // what outlived it
     fs.rmSync(this.#scratch, { recursive: true, force: true });
   }
 
@@ -219,14 +234,15 @@ export class CodeServer {
 }
 
 /**
- * Send a signal to a process group, if it still has processes.
- * @param {number} group
- * @param {NodeJS.Signals} name
+ * Send a signal to a process, or to a process group (a negative id).
+ * @param {number} id
+ * @param {NodeJS.Signals | 0} name
+ * @returns {boolean} whether it is still there
  */
-function signal(group, name) {
+function signal(id, name) {
   try {
-    process.kill(-group, name);
+    return process.kill(id, name);
   } catch (error) {
-    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error;
+    return /** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH';
   }
 }

@@ -84,10 +84,21 @@ export const PYTHON = path.join(
   ...(process.platform === 'win32' ? ['Scripts', 'python.exe'] : ['bin', 'python']),
 );
 
+/**
+ * Look for what `ensureEnvironment` needs, before anything takes time.
+ * @throws {Problem} if it is not there
+ */
+export function checkPython() {
+  if (!isEnvironment()) findPython();
+}
+
+function isEnvironment() {
+  return fs.existsSync(PYTHON) && inspect(PYTHON) !== undefined;
+}
+
 /** Make .venv, with torchstray as it is in this checkout and what runs its checks. */
 export async function ensureEnvironment() {
-  const works = fs.existsSync(PYTHON) && inspect(PYTHON) !== undefined;
-  const base = works ? undefined : findPython();
+  const base = isEnvironment() ? undefined : findPython();
   await ensure(
     {
       name: 'venv',

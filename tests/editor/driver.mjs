@@ -1,6 +1,7 @@
 // @ts-check
 // Drives the real VS Code as a person does: by keys, mouse and what is to be read on the screen.
 // All that knows VS Code's pages (selectors are no API, they hold for one version) is in this file.
+// With the environment variable TORCHSTRAY_KEEP=1 the folders of the tests are kept, with VS Code's logs in server/data/logs.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -16,7 +17,7 @@ import { CALM_SETTINGS } from '../../scripts/tools/settings.mjs';
 
 /** @typedef {import('playwright-core').Locator} Locator */
 
-/** What a person who types would get in the way of: suggestions, brackets that close themselves, moving parts. */
+/** Without what answers to typing, or moves: suggestions, brackets that close themselves, sticky lines. */
 const STEADY_SETTINGS = {
   ...CALM_SETTINGS,
   'editor.acceptSuggestionOnEnter': 'off',
@@ -33,7 +34,7 @@ const STEADY_SETTINGS = {
   'workbench.reduceMotion': 'on',
 };
 
-const PATIENCE = 20_000;
+const PATIENCE = 30_000;
 /** The extension host starts up to 20 s after the page on a busy machine. */
 const START_PATIENCE = 90_000;
 const GROUP = '.editor-group-container.active';
@@ -41,7 +42,7 @@ const GROUP = '.editor-group-container.active';
 const ACTIONS = '.action-widget:not(.action-list-submenu-panel)';
 const PICKER = '.quick-input-widget:visible';
 
-export const SCREENSHOTS = path.join(ROOT, 'build', 'screenshots');
+const SCREENSHOTS = path.join(ROOT, 'build', 'screenshots');
 
 /**
  * @typedef {object} Options
@@ -103,8 +104,7 @@ export class Editor {
     // A space and a letter beyond ASCII, since people have such folders.
     const home = fs.mkdtempSync(path.join(os.tmpdir(), 'torchstray é '));
     const server = new CodeServer(path.join(home, 'server'));
-    const { executablePath, args } = await findChromium();
-    const browser = await chromium.launch({ executablePath, args });
+    const browser = await chromium.launch(await findChromium());
     const editor = new Editor(home, server, browser);
     try {
       for (const [name, text] of Object.entries(files)) editor.write(name, text);
@@ -239,13 +239,13 @@ export class Editor {
   }
 
   /**
-   * Open a file of the folder.
+   * Open a file at the top of the folder.
    * @param {string} name
    */
   async open(name) {
-    await this.press('Control+p');
-    await this.pick(path.basename(name), name);
-    await this.page.locator(`.tab.active[data-resource-name="${path.basename(name)}"]`).waitFor();
+    const rows = this.page.locator('.explorer-folders-view .monaco-list-row');
+    await rows.filter({ has: this.page.getByText(name, { exact: true }) }).dblclick({ timeout: START_PATIENCE });
+    await this.page.locator(`.tab.active[data-resource-name="${name}"]`).waitFor();
     await this.page.locator(`${GROUP} .editor-instance .view-line`).first().waitFor();
     await this.focus();
   }

@@ -32,6 +32,13 @@ describe('light bulb', () => {
   afterEach((context) => editor.afterTest(context.name));
   after(() => editor?.close());
 
+  it('says what a class registers, and what not', async () => {
+    await editor.open('layer_stack.py');
+    await editor.squiggles(1);
+    await editor.hover('LayerStack', /Stays behind:\s+linears: .*line 12/);
+    await editor.screenshot('class-hover');
+  });
+
   for (const { file, rule, at, repair } of CASES) {
     it(`${file}: underlines, explains and repairs`, async () => {
       const name = path.basename(file, '.py');
