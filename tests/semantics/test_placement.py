@@ -1488,7 +1488,7 @@ class Lit(L.LightningModule):
     def forward(self, x):
         return self.net(x)
     def training_step(self, batch, i):
-        x = batch.to("cuda")
+        x = batch.to("cuda")  # warning: hard-coded-device
         return self.net(x).sum()
 m = Lit()
 trainer = L.Trainer()
