@@ -1,4 +1,5 @@
-"""What is known of the packages around torch until their sources are read: which of their classes are modules."""
+"""What is known of the packages around torch where they are not installed, so that their sources cannot be read: which
+of their classes are modules. Of what can be read, this is not asked."""
 
 from __future__ import annotations
 

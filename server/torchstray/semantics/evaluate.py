@@ -309,6 +309,8 @@ class Evaluator(abc.ABC):
         if literal is not None:
             return literal
         found = self.lookup(node.value)
+        if isinstance(found, Qualified) and (self.frame.home is None or node.value in self.frame.names):
+            return self.imported(found.name, node)
         if found is not None:
             return found
         full = self.full_name(node.value) if self.frame.home is None else None

@@ -437,8 +437,9 @@ class Interpreter(Caller):
         if frame.home is not None:
             found = frame.home.named(name)
             return None if isinstance(found, Constant) else found
-        if not rest and name in self.globals:
-            return self.globals[name]
+        known = self.globals.get(name) if not rest else None
+        if known is not None and not isinstance(known, Qualified):
+            return known
         full = self.full_name(head)
         found = self.model.resolve(f"{full}.{rest}" if rest else full) if full is not None else None
         if found is None and full is not None:
@@ -559,7 +560,7 @@ class Interpreter(Caller):
 
         for name, target in imported(node):
             if name != "*":
-                self.frame.names[name] = self.imported(target, node)
+                self.frame.names[name] = Qualified(target)  # what that is, is asked where it is used
 
     def _delete(self, node: cst.Del) -> None:
         target = node.target
