@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -380,16 +381,11 @@ class Placement:
         name = dotted(node)
         if name is None:
             return False
-        read: set[str] = set()
-        for statement in self.interpreter.model.document.statements:
-            for found in walk(statement.tree):
-                if isinstance(found, cst.Call) and dotted(found.func) == name:
-                    return False
-                if isinstance(found, cst.Attribute) and dotted(found.value) == name:
-                    read.add(found.attr.value)
-        if any(torch_api.module_method(attribute) is not None for attribute in read):
+        text = self.interpreter.model.document.text
+        read = set(re.findall(rf"\b{re.escape(name)}\.(\w+)", text)) - {"device"}
+        if re.search(rf"\b{re.escape(name)}\(", text) or any(torch_api.module_method(one) is not None for one in read):
             return False
-        return any(torch_api.method(one) is None and torch_api.attribute(one) is None for one in read - {"device"})
+        return any(torch_api.method(one) is None and torch_api.attribute(one) is None for one in read)
 
     def attribute(self, of: Placed | Moved, name: str, node: cst.CSTNode) -> Value:
         """What an attribute of moved data is."""
