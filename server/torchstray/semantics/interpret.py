@@ -32,7 +32,7 @@ from torchstray.semantics.facts import (
 )
 from torchstray.semantics.imports import Constant
 from torchstray.semantics.names import FileNames, blocks, dotted, holds, walk
-from torchstray.semantics.placement import Placement, Snapshot, root_of, with_unknown_device
+from torchstray.semantics.placement import Branch, Placement, Snapshot, root_of, with_unknown_device
 from torchstray.semantics.strays import is_stub
 from torchstray.semantics.torch_api import State
 from torchstray.semantics.values import (
@@ -41,7 +41,6 @@ from torchstray.semantics.values import (
     Arguments,
     Batch,
     ClassValue,
-    Conditions,
     Container,
     Device,
     FunctionValue,
@@ -105,7 +104,7 @@ class _Paths:
     initialised: bool
     done: bool
     places: Snapshot = field(default_factory=Snapshot)
-    conditions: Conditions | None = None
+    branch: Branch | None = None
 
 
 class Interpreter(Caller):
@@ -664,7 +663,7 @@ class Interpreter(Caller):
             for attribute, stores in end.live.items():
                 held = live.get(attribute, stores)
                 live[attribute] = stores if held is stores else tuple(dict.fromkeys(held + stores))
-        places = self.placement.joined([(end.places, end.conditions) for end in merged])
+        places = self.placement.joined([(end.places, end.branch) for end in merged])
         self._restore(_Paths(names, live, all(end.initialised for end in merged), not going, places))
 
     def _branches(
@@ -681,14 +680,14 @@ class Interpreter(Caller):
         for number, suite in enumerate(suites):
             self._restore(start)
             self.frame.names.update(known[number] if number < len(known) else {})
-            conditions = self.placement.enter(decided, decided.test, number == 0) if decided is not None else None
+            branch = self.placement.enter(decided, decided.test, number == 0) if decided is not None else None
             if isinstance(suite, cst.If):
                 self._if(suite)
             elif suite is not None:
                 self.run_suite(suite)
             if decided is not None:
                 self.placement.leave()
-            ends.append(replace(self._take(), conditions=conditions))
+            ends.append(replace(self._take(), branch=branch))
         self._join(ends)
         return any(end.done for end in ends)
 

@@ -44,6 +44,8 @@ def moves_itself(cls: ClassModel) -> bool:
     for own in cls.own_classes:
         if own.methods.keys() & {"to", "cuda", "_apply", "__call__"}:
             return True
+        if not any(word in own.statement.text for word in (".to(", ".cuda(", ".to_empty(")):
+            continue
         for name, method in own.methods.items():
             for found in walk(method.body):
                 if not isinstance(found, cst.Call) or not isinstance(found.func, cst.Attribute):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -119,12 +121,21 @@ class Snapshot:
     optimized: dict[object, Optimizer] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Branch:
+@dataclass(eq=False)
+class Branch:
+    """A branch of `node` in `function`, taken where `test` comes out as `outcome`. Its conditions are worked out when
+    they are first asked for, in the frame that it stands in."""
+
     node: cst.CSTNode
     function: FunctionNode
+    test: cst.BaseExpression
     outcome: bool
-    conditions: Conditions
+    reader: Reader
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What holds in it."""
+        return self.reader.of(self.test, self.outcome)
 
 
 class Placement:
@@ -157,7 +168,7 @@ class Placement:
         self.used: list[Place] = []
         self.entry: FunctionNode = None
         self.choices = 1
-        self._branches: list[_Branch] = []
+        self._branches: list[Branch] = []
         self._contexts: list[Side] = []
         self._parameters: dict[cst.CSTNode, ModuleInstance] = {}
         self._reported: set[object] = set()
@@ -179,11 +190,11 @@ class Placement:
         """What holds on the way that has led here."""
         return frozenset(clause for branch in self._branches for clause in branch.conditions)
 
-    def enter(self, node: cst.CSTNode, test: cst.BaseExpression, outcome: bool) -> Conditions:
+    def enter(self, node: cst.CSTNode, test: cst.BaseExpression, outcome: bool) -> Branch:
         """Go on in the branch of `node` that is taken where `test` comes out as `outcome`."""
-        conditions = self._reader.of(test, outcome)
-        self._branches.append(_Branch(node, self.function, outcome, conditions))
-        return conditions
+        branch = Branch(node, self.function, test, outcome, self._reader)
+        self._branches.append(branch)
+        return branch
 
     def leave(self) -> None:
         """Come back from the branch that was entered last."""
@@ -217,15 +228,13 @@ class Placement:
         """Go back to what was so."""
         self.states, self.optimized = dict(snapshot.states), dict(snapshot.optimized)
 
-    def joined(self, ends: Sequence[tuple[Snapshot, Conditions | None]]) -> Snapshot:
-        """What is so after branches that were taken under these conditions, None where nothing is known of them."""
+    def joined(self, ends: Sequence[tuple[Snapshot, Branch | None]]) -> Snapshot:
+        """What is so at the end of these branches, None where nothing is known of when they are taken."""
         if len(ends) == 1:
             return ends[0][0]
         states: dict[object, tuple[Where, ...]] = {}
         for identity in dict.fromkeys(key for snapshot, _ in ends for key in snapshot.states):
-            parts = [
-                (snapshot.states[identity], conditions) for snapshot, conditions in ends if identity in snapshot.states
-            ]
+            parts = [(snapshot.states[identity], branch) for snapshot, branch in ends if identity in snapshot.states]
             states[identity] = _union(parts)
         optimized = {
             identity: optimizer
@@ -254,6 +263,7 @@ class Placement:
     def passed(self, function: FunctionValue, node: cst.CSTNode) -> None:
         """Note what the parameters of a function mean that the call `node` is about to run."""
         self.executed.add(function.node)
+        _ = self.conditions  # which mean what they mean here, and not in the function
         if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
             return
         parameters = [parameter.name.value for parameter in function.node.params.params]
@@ -380,16 +390,11 @@ class Placement:
         name = dotted(node)
         if name is None:
             return False
-        read: set[str] = set()
-        for statement in self.interpreter.model.document.statements:
-            for found in walk(statement.tree):
-                if isinstance(found, cst.Call) and dotted(found.func) == name:
-                    return False
-                if isinstance(found, cst.Attribute) and dotted(found.value) == name:
-                    read.add(found.attr.value)
-        if any(torch_api.module_method(attribute) is not None for attribute in read):
+        text = self.interpreter.model.document.text
+        read = set(re.findall(rf"\b{re.escape(name)}\.(\w+)", text)) - {"device"}
+        if re.search(rf"\b{re.escape(name)}\(", text) or any(torch_api.module_method(one) is not None for one in read):
             return False
-        return any(torch_api.method(one) is None and torch_api.attribute(one) is None for one in read - {"device"})
+        return any(torch_api.method(one) is None and torch_api.attribute(one) is None for one in read)
 
     def attribute(self, of: Placed | Moved, name: str, node: cst.CSTNode) -> Value:
         """What an attribute of moved data is."""
@@ -940,19 +945,19 @@ def root_of(value: Value) -> ModuleInstance | None:
     return value if isinstance(value, ModuleInstance) else value.root if isinstance(value, Part) else None
 
 
-def _union(parts: Sequence[tuple[tuple[Where, ...], Conditions | None]]) -> tuple[Where, ...]:
+def _union(parts: Sequence[tuple[tuple[Where, ...], Branch | None]]) -> tuple[Where, ...]:
     """Where a module is after branches at whose ends it is where `parts` say."""
     first = parts[0][0]
     if all(states == first for states, _ in parts):
         return first
-    if any(conditions is None for _, conditions in parts):
+    if any(branch is None for _, branch in parts):
         sides = {where.side for states, _ in parts for where in states}
         return (
             next((states for states, _ in parts if states[0].side is not Side.HERE), first) if len(sides) > 1 else first
         )
     states = tuple(
-        replace(where, conditions=where.conditions | (conditions or ALWAYS))
-        for ends, conditions in parts
+        replace(where, conditions=where.conditions | (branch.conditions if branch is not None else ALWAYS))
+        for ends, branch in parts
         for where in ends
     )
     return states if len(states) <= _MOST_STATES else _NOBODY_KNOWS
