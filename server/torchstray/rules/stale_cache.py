@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -529,7 +530,7 @@ class Trained(nn.Module):
         for facts in model.modules:
             if facts.moves_everything:
                 continue
-            for kept in (*_attributes(facts), *_items(facts), *_methods(model, facts), *_devices(facts)):
+            for kept in (*_attributes(facts), *_items(facts), *_methods(model, facts), *_devices(model, facts)):
                 yield self._finding(model, facts, kept)
 
     def _finding(self, model: FileModel, facts: ClassFacts, kept: _Kept) -> Finding:
@@ -901,11 +902,11 @@ def _stays_behind(value: Value) -> bool:
 # Devices
 
 
-def _devices(facts: ClassFacts) -> Iterator[_Kept]:
+def _devices(model: FileModel, facts: ClassFacts) -> Iterator[_Kept]:
     """`self.device = self.weight.device`, once and for all or in `to`, which a move of a module around it does not
     call, where steps make tensors on it."""
-    own = list(facts.cls.own_classes)
-    if any("_apply" in cls.methods for cls in own):
+    own = [cls for cls in facts.cls.own_classes if _KEPT_DEVICE.search(text_of(model, cls.statement.span(cls.node)))]
+    if any("_apply" in cls.methods for cls in facts.cls.own_classes):
         return
     movers = [(cls, cls.methods[name]) for cls in own for name in ("to", "cuda") if name in cls.methods]
     found = [kept for cls, method in movers for kept in _kept_devices(cls, method)]
@@ -958,6 +959,9 @@ def _made_on(facts: ClassFacts, attribute: str) -> Place | None:
                 if named and isinstance(node, cst.Arg) and dotted(node.value) == f"self.{attribute}":
                     return Place(cls.statement, node.value)
     return None
+
+
+_KEPT_DEVICE = re.compile(r"\.\w+ = .*\.device\b")
 
 
 # Repairs

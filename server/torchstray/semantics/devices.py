@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import libcst as cst
 
 from torchstray.semantics import torch_api
-from torchstray.semantics.names import dotted, walk
+from torchstray.semantics.names import dotted
 
 # Where torch's own signatures say nothing. In TensorIterator, and so in all element-wise operations, a 0-dim tensor on
 # the CPU may join tensors on another device (PyTorch, "Tensor Views and broadcasting",
@@ -142,45 +141,50 @@ def is_tensor_method(name: str) -> bool:
     return name not in _SHARED_METHODS and torch_api.method(name) is not None
 
 
-def tensor_parameters(function: cst.FunctionDef) -> frozenset[str]:
-    """The arguments that a function treats as nothing but tensors: it calls a tensor's methods, reads its shape, takes
-    slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
+_ATTRIBUTE = re.compile(r"(?<![\w.])(\w+)\.(\w+)")
+_ITEM = re.compile(r"(?<![\w.])(\w+)\[([^\]\n]*)\]")
+_CALLED = re.compile(r"(?<![\w.])(\w+)\(")
+_PRODUCT = re.compile(r"(\w+)(?:\.t\(\)|\.T)? @ (\w+)")
+_COUNTED = re.compile(
+    r"(?:(?<![\w.])(?:range|int|isinstance|enumerate|zip|dict|sorted|str)"
+    r"|\b(?:zeros|ones|empty|full|arange|eye|rand|randn|linspace|tensor))\(([^()]*)\)"
+)
+
+
+def text_of_function(function: cst.FunctionDef, statement: str) -> str:
+    """The text of a function, cut out of that of the statement it stands in; all of that where several functions there
+    have its name. (Where its node stands is known, too, but takes long to find out.)"""
+    found = list(re.finditer(rf"^([ \t]*)(?:async +)?def +{function.name.value}\b", statement, re.MULTILINE))
+    if len(found) != 1:
+        return statement
+    indent, rest = found[0][1], statement[found[0].end() :]
+    end = re.search(rf"^{indent}(?:def |class |async |@)", rest, re.MULTILINE)
+    return rest[: end.start()] if end is not None else rest
+
+
+def tensor_parameters(function: cst.FunctionDef, text: str) -> frozenset[str]:
+    """The arguments that a function treats as nothing but tensors: its `text` calls a tensor's methods, reads its
+    shape, takes slices in several dimensions. The first argument of `forward` is one if nothing speaks against it."""
     names = {parameter.name.value for parameter in (*function.params.params, *function.params.kwonly_params)}
     tensors: set[str] = set()
-    others: set[str] = set()
-    for node in walk(function.body):
-        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
-            attribute = node.attr.value
-            if attribute in _TENSOR_ATTRIBUTES or is_tensor_method(attribute):
-                tensors.add(node.value.value)
-            elif attribute not in _SHARED_METHODS and torch_api.attribute(attribute) is None:
-                others.add(node.value.value)
-        elif isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
-            if len(node.slice) > 1:
-                tensors.add(node.value.value)
-            if _is_key(node):
-                others.add(node.value.value)
-        elif isinstance(node, cst.Call):
-            others |= {node.func.value} if isinstance(node.func, cst.Name) else set()
-            others |= set(_numbers_in(node))
-        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
-            tensors |= {side.value for side in (node.left, node.right) if isinstance(side, cst.Name)}
+    others = {name for name in _CALLED.findall(text) if name in names}
+    for name, attribute in _ATTRIBUTE.findall(text):
+        if name not in names:
+            continue
+        if attribute in _TENSOR_ATTRIBUTES or is_tensor_method(attribute):
+            tensors.add(name)
+        elif attribute not in _SHARED_METHODS and torch_api.attribute(attribute) is None:
+            others.add(name)
+    for name, index in _ITEM.findall(text):
+        if "," in index:
+            tensors.add(name)
+        if index[:1] in {"'", '"'}:
+            others.add(name)
+    for sides in _PRODUCT.findall(text):
+        tensors.update(sides)
+    for arguments in _COUNTED.findall(text):
+        others.update(argument.strip() for argument in arguments.split(","))
     first = next(iter(function.params.params[1:]), None)
     if function.name.value == "forward" and first is not None and first.default is None:
         tensors.add(first.name.value)
     return frozenset((tensors & names) - others)
-
-
-def _is_key(node: cst.Subscript) -> bool:
-    index = node.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
-
-
-def _numbers_in(call: cst.Call) -> Iterator[str]:
-    """The names that a call takes for numbers, or for containers."""
-    called = dotted(call.func) or ""
-    last = called.rpartition(".")[2]
-    counts = called in {"range", "int", "isinstance", "enumerate", "zip", "dict", "sorted", "str"}
-    makes = last in {"zeros", "ones", "empty", "full", "arange", "eye", "rand", "randn", "linspace", "tensor"}
-    if counts or makes:
-        yield from (argument.value.value for argument in call.args if isinstance(argument.value, cst.Name))

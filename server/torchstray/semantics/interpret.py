@@ -11,7 +11,7 @@ import libcst as cst
 from torchstray.semantics import torch_api
 from torchstray.semantics.calls import Caller, makes_layer
 from torchstray.semantics.classes import ClassModel, outside_state
-from torchstray.semantics.devices import tensor_parameters
+from torchstray.semantics.devices import tensor_parameters, text_of_function
 from torchstray.semantics.evaluate import INPUT, PLACED, Frame, decorators, names_in
 from torchstray.semantics.facts import (
     Built,
@@ -271,7 +271,8 @@ class Interpreter(Caller):
         if not isinstance(function, cst.FunctionDef):
             return False
         if function not in self.model.tensor_parameters:
-            self.model.tensor_parameters[function] = tensor_parameters(function)
+            text = text_of_function(function, frame.statement.text)
+            self.model.tensor_parameters[function] = tensor_parameters(function, text)
         name = parameter.name.value
         return name in self.model.tensor_parameters[function] and name not in self.model.lengths
 
