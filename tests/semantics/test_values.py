@@ -693,7 +693,7 @@ WRAPPED = {
                 return x + self.t
     """),
     "conversion of another class": module(
-        "self.t = Frame(size).to('cuda')  # warning: hard-coded-device", "return x", before="from mine import Frame\n"
+        "self.t = Frame(size).to('cuda')", "return x", before="from mine import Frame\n"
     ),
 }
 

@@ -463,7 +463,7 @@ class Half(nn.Module):
                 continue
             spoken_of = list(_of_other_rules(model, facts))
             for fixed in facts.fixed_devices.values():
-                if not _is_guarded(fixed) and not _is_covered(facts, fixed, spoken_of):
+                if not _is_guarded(fixed) and not _is_anything(fixed) and not _is_covered(facts, fixed, spoken_of):
                     yield self._finding(model, facts, fixed)
 
     def _finding(self, model: FileModel, facts: ClassFacts, fixed: FixedDevice) -> Finding:
@@ -537,6 +537,14 @@ def _literals(facts: ClassFacts) -> set[str]:
 def _is_guarded(fixed: FixedDevice) -> bool:
     """Whether a test asks for the device, or a `try` for an error, before the call is made."""
     return any(asks_for_device(test) or dotted(test) == "__tried__" for test in fixed.guards)
+
+
+def _is_anything(fixed: FixedDevice) -> bool:
+    """Whether `.to("cuda")` is called on something of which nobody knows what it is."""
+    call = fixed.call.node
+    unknown = fixed.receiver is not None and all(type(option) is Value for option in options_of(fixed.receiver))
+    moved = isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
+    return unknown and moved
 
 
 def _of_other_rules(model: FileModel, facts: ClassFacts) -> Iterator[cst.CSTNode]:
