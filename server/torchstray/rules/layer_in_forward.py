@@ -665,12 +665,23 @@ class Apply(Function):
             )
         return Finding(
             rule=self.name,
-            severity=Severity.WARNING if lazily or not grave else Severity.ERROR,
+            severity=_severity(built, state, lazily),
             message=message,
             span=place.span,
             fixes=tuple(_fixes(model, facts, built, state)),
             subject=place.node,
         )
+
+
+def _severity(built: Built, state: State, lazily: bool) -> Severity:
+    """How bad it is: what has no parameters and is put on a device works, and only costs the making."""
+    if lazily:
+        return Severity.WARNING
+    if state.parameters:
+        return Severity.ERROR
+    if state.buffers:
+        return Severity.HINT if _is_placed(built) else Severity.ERROR
+    return Severity.WARNING
 
 
 def _state(built: Built) -> State | None:
