@@ -14,14 +14,15 @@ import { ensure } from './tools/stamps.mjs';
 
 const USAGE = `npm start [-- OPTIONS]
 
-Sets everything up, says what torchstray finds in samples/, and opens that folder in VS Code with the extension running:
+Sets everything up, says what torchstray finds in samples/, and opens a copy of that folder in VS Code with the extension running:
 in the VS Code of this machine, with data of its own, or, on Linux without one, in the browser.
 
   --browser   open it in the browser even if VS Code is on this machine
   --no-open   open nothing: say how to
   --help      show this`;
 
-const SAMPLES = path.join(ROOT, 'samples');
+/** A copy of samples/ is opened, so that they can be repaired again and again. */
+const SAMPLES = path.join(ROOT, 'build', 'samples');
 const FIRST = 'layer_stack.py';
 /** The data of the editor that is opened, whose settings are written each time; the user's own is not touched. */
 const EDITOR = path.join(ROOT, '.tools', 'editor');
@@ -42,7 +43,8 @@ await runScript(async () => {
   console.log('\n$ torchstray check samples\n');
   const status = await runLive(PYTHON, ['-m', 'torchstray', 'check', 'samples']);
   if (status > 1) throw new Problem('torchstray could not check the samples; it says why above.');
-  console.log();
+  fs.cpSync(path.join(ROOT, 'samples'), SAMPLES, { recursive: true });
+  console.log(`\nThe editor gets a copy of them, ${path.relative(ROOT, SAMPLES)}, made anew at each start.\n`);
   return code ? openCode(code, options.open) : openBrowser(options.open);
 });
 

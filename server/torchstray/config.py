@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from torchstray.rules.rule import Severity
 
 NOTICES = {
-    "syntax-error": "A part of the file that does not parse; the rest of the file is checked all the same.",
-    "unreadable-file": "A file that cannot be read or decoded.",
-    "unused-suppression": "A suppression comment that silences nothing.",
+    "syntax-error": "a part of the file that does not parse; the rest of the file is checked all the same",
+    "unreadable-file": "a file that cannot be read or decoded",
+    "unused-suppression": "a suppression comment that silences nothing",
 }
 """What is reported besides the rules' findings: it cannot be selected, but ignored or made louder or quieter."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ async def test_it_ends_with_its_editor(tmp_path: Path, data: bytes) -> None:
     """An editor that dies closes the pipe."""
     status, _, _ = await end_of(data, tmp_path)
     assert status in (0, 1)
+
+
+async def test_a_request_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """An editor would wait for its answer for ever."""
+    request = message(id=41, method="textDocument/hover", params={"x": 1})
+    _, out, _ = await end_of(INITIALIZE + request + SHUTDOWN + EXIT, tmp_path)
+    assert re.search(rb'"error": \{[^}]*\}[^}]*"id": 41\b', out)
+
+
+async def test_a_message_longer_than_the_memory_ends_it_with_a_word(tmp_path: Path) -> None:
+    status, _, err = await end_of(INITIALIZE + b"Content-Length: 99999999999999\r\n\r\n{}", tmp_path)
+    assert status == 1
+    assert b"longer than the memory" in err
+    assert b"Traceback" not in err
 
 
 async def test_it_ends_with_its_editor_in_the_midst_of_work(launch: Launch, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from torchstray.lsp.server import NAME, Changed, Refusal, Retrigger, Server
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
 
+logger = logging.getLogger(__name__)
+
 WATCHED = ("**/pyproject.toml", "**/*.py")
 
 
@@ -213,5 +215,9 @@ def serve() -> int:
     server = Server()
     for name, handler in HANDLERS.items():
         server.feature(name)(handler)
-    server.start_io()
+    try:
+        server.start_io()
+    except (MemoryError, OverflowError):
+        logger.error("The editor announced a message that is longer than the memory.")
+        return 1
     return 0 if server.finished else 1

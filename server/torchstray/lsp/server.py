@@ -54,6 +54,15 @@ class Retrigger(Refusal):
 class Protocol(LanguageServerProtocol):
     """The protocol without pygls' own store of texts: the server keeps them itself."""
 
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """Turn JSON into a message. A request that is none is refused, so that nobody waits for its answer for ever."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], None, error.to_response_error())
+            raise
+
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
         yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
