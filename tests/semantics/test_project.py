@@ -560,3 +560,129 @@ def test_alternatives_in_the_file(tmp_path: Path) -> None:
     head = "try:\n    from missing import Base\nexcept ImportError:\n    from base import Base\n"
     write(tmp_path, {"base.py": BASE, "net.py": net("self.k = torch.zeros(3)", "return x + self.k", head=head)})
     assert [rule for rule, _ in found(tmp_path, "net.py")] == ["unregistered-tensor"]
+
+
+# Devices in two files
+
+
+PLACING_BASE = f"""
+{HEAD}
+class Base(nn.Module):
+    def __init__(self, device="cpu"):
+        super().__init__()
+        self.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "argument", "rules"),
+    [
+        ("self", "", []),
+        ("self", "'cpu'", []),
+        ("self, device", "device", ["model-not-moved"]),
+        ("self, device", "device=device", ["model-not-moved"]),
+    ],
+)
+def test_base_that_moves_itself(head: str, argument: str, rules: list[str], tmp_path: Path) -> None:
+    code = f"""
+    {HEAD.replace(chr(10), chr(10) + "    ")}
+    from base import Base
+
+    class Net(Base):
+        def __init__({head}):
+            super().__init__({argument})
+            self.layer = nn.Linear(3, 3)
+        def forward(self, x):
+            return self.layer(x)
+    """
+    write(tmp_path, {"base.py": PLACING_BASE, "net.py": code})
+    assert [rule for rule, _ in found(tmp_path, "net.py")] == rules
+
+
+KEEPING_BASE = f"""
+import functools
+{HEAD}
+SCALE = torch.ones(3)
+
+def made(size):
+    return torch.ones(size)
+
+@functools.cache
+def kept(size):
+    return torch.ones(size)
+
+def added(x, y=torch.ones(3)):
+    return x + y
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache = None
+        self.items = {{}}
+        self.layer = nn.Linear(3, 3)
+    @functools.cached_property
+    def ones(self):
+        return torch.ones(3)
+    def fixed(self, x):
+        return x.to("cuda:0")
+    def remembered(self, x):
+        if self.cache is None:
+            self.cache = torch.ones(3)
+        return x + self.cache
+    def item(self, x, key):
+        if key not in self.items:
+            self.items[key] = torch.ones(3)
+        return x + self.items[key]
+    def sum(self, x):
+        return x + torch.ones(3)
+    def step(self, x):
+        return self.layer(x) + self.hook(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return x + made(3)",
+        "return x + kept(3)",
+        "return x + SCALE",
+        "return added(x)",
+        "return x + self.ones",
+        "return self.fixed(x)",
+        "return self.remembered(x)",
+        "return self.item(x, 3)",
+        "return self.sum(x)",
+        "return self.step(x)",
+    ],
+)
+def test_what_another_file_makes_is_reported_there_or_nowhere(line: str, tmp_path: Path) -> None:
+    code = f"""
+    {HEAD.replace(chr(10), chr(10) + "    ")}
+    from base import SCALE, Base, added, kept, made
+
+    class Net(Base):
+        def hook(self, x):
+            return 1
+        def forward(self, x):
+            {line}
+    """
+    write(tmp_path, {"base.py": KEEPING_BASE, "net.py": code})
+    assert found(tmp_path, "net.py") == []
+
+
+@pytest.mark.parametrize("method", ["step", "forward"])
+def test_tensor_made_here_for_a_base_in_another_file(method: str, tmp_path: Path) -> None:
+    code = f"""
+    {HEAD.replace(chr(10), chr(10) + "    ")}
+    from base import Base
+
+    class Net(Base):
+        def hook(self, x):
+            return torch.ones(3)
+        def forward(self, x):
+            return x + torch.zeros(3)
+        def training_step(self, batch):
+            return self.{method}(batch)
+    """
+    write(tmp_path, {"base.py": KEEPING_BASE, "net.py": code})
+    assert ("missing-device", 11) in found(tmp_path, "net.py")

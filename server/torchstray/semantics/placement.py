@@ -869,7 +869,10 @@ class Placement:
 
     def moved_itself(self, name: str, arguments: Arguments, node: cst.Call) -> None:
         """`self.to(device)` in the constructor of a module."""
-        if self.interpreter.moves_module(name, arguments) and name != "cpu":
+        devices = options_of(arguments.get(0, "device") or UNKNOWN)
+        if name == "cpu" or (name == "to" and all(device_kind(device) == "cpu" for device in devices)):
+            return
+        if self.interpreter.moves_module(name, arguments):
             self._moved_itself = self.interpreter.place(node)
             self._left = []
 
