@@ -87,6 +87,7 @@ def _said(value: object) -> str:
         float: "a number",
         list: "a list",
         dict: "a table",
+        type(None): "null",
     }
     return words.get(type(value), "a date or time")
 

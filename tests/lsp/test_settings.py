@@ -112,22 +112,29 @@ async def _saw(editor: Editor, file: Path, buffer: Buffer, expected: Findings) -
     await editor.settle(buffer, expected)
 
 
+def _write(file: Path, text: str) -> None:
+    """Write a file all at once, as editors do: the server may look at any time."""
+    draft = file.with_name("draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
 async def test_pyproject_is_written_changed_broken_mended_and_removed(editor: Editor, folder: Path) -> None:
     buffer = editor.open(folder / "model.py", program("k"))
     await editor.settle(buffer, FOUND)
     file = folder / "pyproject.toml"
-    file.write_text('[tool.torchstray]\nignore = ["unregistered-tensor"]\n')
+    _write(file, '[tool.torchstray]\nignore = ["unregistered-tensor"]\n')
     await _saw(editor, file, buffer, [])
-    file.write_text('[tool.torchstray]\nignore = ["discarded-move"]\n')
+    _write(file, '[tool.torchstray]\nignore = ["discarded-move"]\n')
     await _saw(editor, file, buffer, FOUND)
-    file.write_text('[tool.torchstray]\nignore = ["unregistered-tensor"]\n\n')
+    _write(file, '[tool.torchstray]\nignore = ["unregistered-tensor"]\n\n')
     await _saw(editor, file, buffer, [])
     assert editor.messages == []
     for text, words in (
         ("[tool.torchstray]\nignore = [\n", "is not valid TOML"),
         ('[tool.torchstray]\n\nignore = "all"\n', "`ignore`: must be a list of rule names"),
     ):
-        file.write_text(text)
+        _write(file, text)
         await _saw(editor, file, buffer, [])
         await editor.until(lambda: bool(editor.messages), "message")
         (message,) = editor.messages
@@ -138,7 +145,7 @@ async def test_pyproject_is_written_changed_broken_mended_and_removed(editor: Ed
         await _saw(editor, file, buffer, [])
         assert len(editor.messages) == 1
         editor.messages.clear()
-    file.write_text("[tool.torchstray]\n")
+    _write(file, "[tool.torchstray]\n")
     await _saw(editor, file, buffer, FOUND)
     file.unlink()
     await _saw(editor, file, buffer, FOUND)

@@ -41,6 +41,7 @@ async def test_files_of_any_name_have_their_settings(editor: Editor, folder: Pat
         "file://server/share/model.py",
         "untitled:Untitled-1",
         "untitled:/home/me/new%20file.py",
+        "file://[::1/model.py",
         "vscode-remote://wsl%2Bubuntu/home/me/model.py",
     ],
 )

@@ -17,8 +17,11 @@ def key(uri: str) -> str:
 
 
 def path(uri: str) -> Path | None:
-    """Return the file that a URI stands for; None for a document that is in no file yet."""
-    parts = urlsplit(uri)
+    """Return the file that a URI stands for; None for a document that is in no file yet, or a URI that is none."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
     if parts.scheme != "file":
         return None
     place = url2pathname(parts.path)
