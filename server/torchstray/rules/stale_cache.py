@@ -674,7 +674,7 @@ def _attributes(facts: ClassFacts) -> Iterator[_Kept]:
             continue
         if not _is_cached(facts, store) or _is_state(facts, name) or _held_from_the_start(facts, name):
             continue
-        if name in facts.moved_by_itself or _always_moved(facts, name):
+        if name in facts.moved_by_itself or _always_moved(facts, name) or _is_made_of_state(facts, store):
             continue
         seen.add(name)
         first = _first_read(facts, name, store)
@@ -736,6 +736,16 @@ def _is_state(facts: ClassFacts, name: str) -> bool:
         if other.phase is Phase.FORWARD and not _is_cached(facts, other):
             return True
     return False
+
+
+def _is_made_of_state(facts: ClassFacts, store: Store) -> bool:
+    """Whether what is kept is made of another tensor that a step keeps: then it goes on from call to call with that."""
+    read = _self_attributes(store.expression) - {store.attribute} if store.expression is not None else set()
+    return any(
+        other.attribute in read and other.phase is Phase.FORWARD and isinstance(held, Tensor | Input)
+        for other in facts.stores
+        for held in contents(other.value)
+    )
 
 
 def _held_from_the_start(facts: ClassFacts, name: str) -> bool:
