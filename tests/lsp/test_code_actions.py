@@ -102,7 +102,7 @@ async def test_all_safe_repairs_of_a_file_are_those_of_the_command_line(editor: 
     await editor.apply(await all_in_file(editor, buffer, "self.маска", ALL_IN_FILE))
     assert buffer.text == repaired(AWKWARD, folder)
     await editor.look(buffer)
-    assert editor.findings(buffer) == [("unregistered-tensor", "self.r")]
+    assert editor.findings(buffer) == [("unregistered-tensor", "self.r"), ("hard-coded-device", "x.cuda()")]
 
 
 async def test_hints_are_not_repaired_unasked(editor: Editor, folder: Path) -> None:
