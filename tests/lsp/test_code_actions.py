@@ -9,7 +9,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from tests.lsp.documents import AWKWARD, IMPORTS, model, program, repaired
-from tests.lsp.editor import Editor
+from tests.lsp.editor import Buffer, Editor
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.filterwarnings("error")]
 
@@ -18,10 +18,24 @@ ALL = "Repair all safe problems"
 IGNORE = "Ignore unregistered-tensor on this line"
 
 
+def resolves(editor: Editor) -> bool:
+    """Whether the editor asks for an edit once it is wanted. To one that does not, the repair of all is only answered
+    when it asks for it: it would be worked out for each look at the menu."""
+    return bool(editor.can("code_action_provider.resolve_provider"))
+
+
+async def all_in_file(editor: Editor, buffer: Buffer, place: str, title: str) -> types.CodeAction:
+    """The repair of all safe problems, by the light bulb at a place if it is there."""
+    if resolves(editor):
+        return {action.title: action for action in await editor.actions(buffer, buffer.after(place))}[title]
+    (action,) = await editor.actions(buffer, buffer.after(place), only=["source.fixAll"])
+    return action
+
+
 async def test_the_server_says_which_actions_it_has(editor: Editor) -> None:
     assert editor.can("code_action_provider.code_action_kinds") == ("quickfix", "source.fixAll.torchstray")
-    resolves = "edit" in (editor.profile.can("text_document.code_action.resolve_support.properties") or ())
-    assert bool(editor.can("code_action_provider.resolve_provider")) is resolves
+    properties = editor.profile.can("text_document.code_action.resolve_support.properties") or ()
+    assert resolves(editor) is ("edit" in properties)
 
 
 async def test_the_choices_for_a_finding_in_their_order(editor: Editor, folder: Path) -> None:
@@ -32,13 +46,13 @@ async def test_the_choices_for_a_finding_in_their_order(editor: Editor, folder: 
         "Register it as a buffer (`persistent=False`): old checkpoints go on loading",
         "Register it as a buffer: it is saved, and strict loading of old checkpoints fails",
         "Make it an `nn.Parameter` that does not train: `state_dict()` and `parameters()` get a new entry",
-        ALL_IN_FILE,
+        *([ALL_IN_FILE] if resolves(editor) else []),
         IGNORE,
     ]
     assert {action.kind for action in actions} == {types.CodeActionKind.QuickFix}
     assert [action.title for action in actions if action.is_preferred] == [actions[0].title]
-    about = [[*(action.diagnostics or [])] for action in actions]
-    assert about == [[first], [first], [first], [], [first]]
+    about = [[*(action.diagnostics or [])] for action in actions if action.title != ALL_IN_FILE]
+    assert about == [[first], [first], [first], [first]]
 
 
 async def test_each_finding_in_the_range_has_its_choices(editor: Editor, folder: Path) -> None:
@@ -48,7 +62,7 @@ async def test_each_finding_in_the_range_has_its_choices(editor: Editor, folder:
     preferred = [action for action in actions if action.is_preferred]
     codes = [(action.diagnostics or [])[0].code for action in preferred]
     assert codes == ["unregistered-module", "unregistered-tensor"]
-    assert [action.title for action in actions].count(ALL_IN_FILE) == 1
+    assert [action.title for action in actions].count(ALL_IN_FILE) == resolves(editor)
 
 
 async def test_nothing_is_offered_where_nothing_is_found(editor: Editor, folder: Path) -> None:
@@ -85,8 +99,7 @@ async def test_a_repair_is_made_where_it_belongs(editor: Editor, folder: Path) -
 async def test_all_safe_repairs_of_a_file_are_those_of_the_command_line(editor: Editor, folder: Path) -> None:
     buffer = editor.open(folder / "model.py", AWKWARD)
     await editor.look(buffer)
-    actions = {action.title: action for action in await editor.actions(buffer, buffer.after("self.маска"))}
-    await editor.apply(actions[ALL_IN_FILE])
+    await editor.apply(await all_in_file(editor, buffer, "self.маска", ALL_IN_FILE))
     assert buffer.text == repaired(AWKWARD, folder)
     await editor.look(buffer)
     assert editor.findings(buffer) == [("unregistered-tensor", "self.r")]
@@ -99,8 +112,7 @@ async def test_hints_are_not_repaired_unasked(editor: Editor, folder: Path) -> N
     await editor.look(buffer)
     assert len(editor.findings(buffer)) == 3
     assert (await editor.actions(buffer, buffer.after("self.unused")))[0].is_preferred
-    actions = {action.title: action for action in await editor.actions(buffer, buffer.after("self.k"))}
-    await editor.apply(actions["Repair all 2 safe problems in this file"])
+    await editor.apply(await all_in_file(editor, buffer, "self.k", "Repair all 2 safe problems in this file"))
     assert buffer.text == repaired(text, folder)
     assert "self.unused = torch.ones(2)" in buffer.text
     assert await editor.actions(buffer, 0, len(buffer.text), ["source.fixAll"]) == []
@@ -138,7 +150,7 @@ async def test_only_the_way_to_all_repairs_is_worked_out_later(editor: Editor, f
     await editor.look(buffer)
     actions = await editor.actions(buffer, buffer.after("self.маска"))
     later = [action.title for action in actions if action.edit is None]
-    assert later == ([ALL_IN_FILE] if editor.can("code_action_provider.resolve_provider") else [])
+    assert later == ([ALL_IN_FILE] if resolves(editor) else [])
 
 
 async def test_a_repair_of_a_text_that_has_changed_is_refused(vscode: Editor, folder: Path) -> None:

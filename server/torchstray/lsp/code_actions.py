@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lsprotocol import types
 
@@ -21,8 +21,13 @@ FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.torchstray"
 KINDS = (types.CodeActionKind.QuickFix.value, FIX_ALL)
 
 
-def code_actions(analysis: Analysis, params: types.CodeActionParams, client: Client) -> Iterator[types.CodeAction]:
-    """Yield what can be done about the findings in a range, the preferred repair of each first."""
+def code_actions(
+    analysis: Analysis, params: types.CodeActionParams, client: Client, go_on: Callable[[], None]
+) -> Iterator[types.CodeAction]:
+    """Yield what can be done about the findings in a range, the preferred repair of each first.
+
+    `go_on` is called between the steps of long work, and may raise to end it.
+    """
     wanted = params.context.only
     positions = analysis.snapshot.positions
     start, end = positions.offset(params.range.start), positions.offset(params.range.end)
@@ -31,30 +36,34 @@ def code_actions(analysis: Analysis, params: types.CodeActionParams, client: Cli
         for finding in here:
             yield from _repairs(finding, analysis, client)
         repairable = [finding for finding in _loud(analysis.findings) if choose(finding, unsafe=False) is not None]
-        if len(repairable) > 1 and any(finding in repairable for finding in here):
+        # Without a client that asks for the edit once it is wanted, it would be worked out for each look at the menu.
+        if client.resolves_edits and len(repairable) > 1 and any(finding in repairable for finding in here):
             title = f"Repair all {len(repairable)} safe problems in this file"
-            yield _repair_all(title, types.CodeActionKind.QuickFix.value, analysis, client)
+            yield _repair_all(title, types.CodeActionKind.QuickFix.value, analysis, client, go_on)
         for finding in here:
             yield from _silence(finding, analysis, client)
     # Unasked, it would stand beside the quick fixes on every line of the file.
     if wanted and _asked_for(FIX_ALL, wanted) and any(choose(finding, False) for finding in _loud(analysis.findings)):
-        yield _repair_all("Repair all safe problems", FIX_ALL, analysis, client)
+        yield _repair_all("Repair all safe problems", FIX_ALL, analysis, client, go_on)
 
 
-def resolved(action: types.CodeAction, analysis: Analysis, client: Client) -> types.CodeAction:
-    """Return an action that was answered without its edit, with the edit for the present text."""
-    action.edit = _workspace_edit(repair_all(analysis), analysis, client)
+def resolved(
+    action: types.CodeAction, analysis: Analysis, client: Client, go_on: Callable[[], None]
+) -> types.CodeAction:
+    """Return an action that was answered without its edit, with the edit for the present text; `go_on` as above."""
+    action.edit = _workspace_edit(repair_all(analysis, go_on), analysis, client)
     return action
 
 
-def repair_all(analysis: Analysis) -> list[Edit]:
+def repair_all(analysis: Analysis, go_on: Callable[[], None]) -> list[Edit]:
     """Return the edits that make all safe repairs, as `torchstray check --fix` would. Safe to be asked again: what is
-    repaired stays as it is."""
+    repaired stays as it is. `go_on` as above."""
     configuration = analysis.configuration
     if configuration is None:
         return []
 
     def find(document: Document) -> list[Finding]:
+        go_on()
         return _loud(check(document, Project(), configuration, analysis.path))
 
     repaired = repair(analysis.document, find, unsafe=False)
@@ -92,12 +101,14 @@ def _silence(finding: Finding, analysis: Analysis, client: Client) -> Iterator[t
         )
 
 
-def _repair_all(title: str, kind: str, analysis: Analysis, client: Client) -> types.CodeAction:
+def _repair_all(
+    title: str, kind: str, analysis: Analysis, client: Client, go_on: Callable[[], None]
+) -> types.CodeAction:
     action = types.CodeAction(title=title, kind=kind)
     if client.resolves_edits:
         action.data = {"uri": analysis.snapshot.uri, "version": analysis.snapshot.version}
         return action
-    return resolved(action, analysis, client)
+    return resolved(action, analysis, client, go_on)
 
 
 def _workspace_edit(edits: Iterable[Edit], analysis: Analysis, client: Client) -> types.WorkspaceEdit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from lsprotocol import types
 from torchstray import __version__
 from torchstray.lsp import uris
 from torchstray.lsp.client import Client
-from torchstray.lsp.server import NAME, Changed, Refusal, Retrigger, Server
+from torchstray.lsp.server import CHANGED, NAME, Changed, Refusal, Retrigger, Server
 
 if TYPE_CHECKING:
     from torchstray.lsp.analysis import Analysis
@@ -92,9 +93,7 @@ async def diagnostic(ls: Server, params: types.DocumentDiagnosticParams) -> type
     document = ls.document(params.text_document.uri)
     analysis = await ls.documents.analysis(document)
     if analysis is None:
-        raise Retrigger(
-            "the text has changed meanwhile", data=types.DiagnosticServerCancellationData(retrigger_request=True)
-        )
+        raise Retrigger(CHANGED, data=types.DiagnosticServerCancellationData(retrigger_request=True))
     result = str(analysis.number)
     if result == params.previous_result_id:
         return types.RelatedUnchangedDocumentDiagnosticReport(result_id=result)
@@ -104,10 +103,10 @@ async def diagnostic(ls: Server, params: types.DocumentDiagnosticParams) -> type
 async def code_action(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
     """Return what can be done about the findings in a range of the newest text."""
 
-    def work(analysis: Analysis) -> list[types.CodeAction]:
+    def work(analysis: Analysis, go_on: Callable[[], None]) -> list[types.CodeAction]:
         from torchstray.lsp.code_actions import code_actions
 
-        return list(code_actions(analysis, params, ls.client))
+        return list(code_actions(analysis, params, ls.client, go_on))
 
     return await ls.with_analysis(params.text_document.uri, work)
 
@@ -117,12 +116,12 @@ async def resolve_code_action(ls: Server, action: types.CodeAction) -> types.Cod
     data = action.data if isinstance(action.data, dict) else {}
     uri, version = str(data.get("uri")), data.get("version")
 
-    def work(analysis: Analysis) -> types.CodeAction:
+    def work(analysis: Analysis, go_on: Callable[[], None]) -> types.CodeAction:
         from torchstray.lsp.code_actions import resolved
 
         if analysis.snapshot.version != version:
             raise Changed("the text has changed since this repair was offered")
-        return resolved(action, analysis, ls.client)
+        return resolved(action, analysis, ls.client, go_on)
 
     return await ls.with_analysis(uri, work)
 
@@ -130,7 +129,7 @@ async def resolve_code_action(ls: Server, action: types.CodeAction) -> types.Cod
 async def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
     """Explain what is at a place."""
 
-    def work(analysis: Analysis) -> types.Hover | None:
+    def work(analysis: Analysis, _go_on: Callable[[], None]) -> types.Hover | None:
         from torchstray.lsp.hover import hover
 
         return hover(analysis, params.position, ls.client)
@@ -206,6 +205,8 @@ def _worth_logging(record: logging.LogRecord) -> bool:
 def serve() -> int:
     """Serve the editor at the other end of standard input and output; return the exit status, 1 if it went without
     saying so."""
+    # Ctrl-C in the terminal of an editor ends both, at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     log = logging.StreamHandler(sys.stderr)
     log.addFilter(_worth_logging)
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -25,6 +25,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NAME = "torchstray"
+CHANGED = "the text has changed meanwhile"
 PATIENCE = 5.0
 """Seconds that the client has to say what is set."""
 
@@ -117,16 +118,21 @@ class Server(LanguageServer):
         if not self.client.pulls:
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
-    async def with_analysis(self, uri: str, work: Callable[[Analysis], T]) -> T:
-        """Return what `work` makes of the newest text of a document. Raises NotOpen, and Changed if it is changed
-        meanwhile."""
+    async def with_analysis(self, uri: str, work: Callable[[Analysis, Callable[[], None]], T]) -> T:
+        """Return what `work` makes of the newest text of a document; the function that it gets too ends it where that
+        text has changed. Raises NotOpen, and Changed if it is changed meanwhile."""
         document = self.document(uri)
         analysis = await self.documents.analysis(document)
-        if analysis is not None:
-            result = await self.worker.run(lambda: work(analysis))
-            if document.snapshot is analysis.snapshot:
-                return result
-        raise Changed("the text has changed meanwhile")
+        if analysis is None:
+            raise Changed(CHANGED)
+
+        def go_on() -> None:
+            if document.snapshot is not analysis.snapshot:
+                raise Changed(CHANGED)
+
+        result = await self.worker.run(lambda: work(analysis, go_on))
+        go_on()
+        return result
 
     def document(self, uri: str) -> OpenDocument:
         """Return an open document. Raises NotOpen."""
