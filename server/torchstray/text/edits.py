@@ -60,7 +60,8 @@ def difference(before: str, after: str) -> Iterator[Edit]:
     while end < min(len(old), len(new)) - same and old[-1 - end] == new[-1 - end]:
         end += 1
     middle, offset = old[same : len(old) - end], sum(map(len, old[:same]))
-    matcher = difflib.SequenceMatcher(None, middle, new[same : len(new) - end], autojunk=False)
+    # Its heuristic for frequent lines makes edits of long repetitive texts larger; without, they take minutes to find.
+    matcher = difflib.SequenceMatcher(None, middle, new[same : len(new) - end])
     starts = [offset]
     for line in middle:
         starts.append(starts[-1] + len(line))
