@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WATCHED = ("**/pyproject.toml", "**/*.py")
+SOURCES = (".py", ".pyi")
+WATCHED = ("**/pyproject.toml", *(f"**/*{suffix}" for suffix in SOURCES))
 
 
 def initialize(ls: Server, params: types.InitializeParams) -> None:
@@ -146,11 +147,12 @@ def did_change_configuration(ls: Server, params: types.DidChangeConfigurationPar
 
 
 def did_change_watched_files(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
-    """Look at changed configuration, and take away what was published for files that are gone."""
+    """Look again where the configuration or another file has changed, and take away what was published for files that
+    are gone."""
     for event in params.changes:
         if event.type is types.FileChangeType.Deleted:
             ls.withdraw(event.uri)
-    if ls.settings.outdated:
+    if ls.settings.outdated or any(event.uri.endswith(SOURCES) for event in params.changes):
         ls.renew()
 
 
