@@ -11,6 +11,13 @@ export const ROOT = path.dirname(path.dirname(path.dirname(fileURLToPath(import.
 /** Something that the user has to know or do; its message is all that is shown. */
 export class Problem extends Error {}
 
+/** What npm, pip and their libraries say where a package index is not reached. */
+const OFFLINE =
+  /ECONNREFUSED|ECONNRESET|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|NewConnectionError|ConnectTimeout|No matching distr/;
+const ONLINE =
+  'This needs the network, and npm or PyPI was not reached. Look at the connection and at the proxy settings of npm and ' +
+  'pip, then run the same again: what is done already is kept.';
+
 const interactive = Boolean(process.stdout.isTTY);
 
 /**
@@ -92,7 +99,8 @@ export async function run(command, args, { log, ...options } = {}) {
   if (status !== 0) {
     const last = everything.trimEnd().split('\n').slice(-25).join('\n');
     const where = log ? `\nAll of it is in ${log}` : '';
-    throw new Problem(`This failed: ${[command, ...args].join(' ')}\n${last}${where}`);
+    const way = OFFLINE.test(everything) ? `\n\n${ONLINE}` : '';
+    throw new Problem(`This failed: ${[command, ...args].join(' ')}\n${last}${where}${way}`);
   }
   return output;
 }

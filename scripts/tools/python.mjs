@@ -10,8 +10,12 @@ import { ensure } from './stamps.mjs';
 /** Best first. The tests' torch is a small build for CPUs on 3.11, and several gigabytes on others. */
 const PREFERRED = ['3.11', '3.12', '3.13', '3.14', '3.10'];
 
+/** How long (ms) a Python may take to say what it is. */
+const ANSWER_LIMIT = 10_000;
+
 const HOW_TO_GET = {
-  linux: 'sudo apt-get install -y python3 python3-venv',
+  linux:
+    'sudo apt-get install -y python3 python3-venv, or where that is an older one, https://www.python.org/downloads',
   darwin: 'brew install python@3.13',
   win32: 'winget install Python.Python.3.13',
 };
@@ -50,7 +54,10 @@ export function findPython() {
     throw new Problem(`${incomplete.path} cannot make virtual environments: ${way}`);
   }
   const way = HOW_TO_GET[/** @type {keyof typeof HOW_TO_GET} */ (process.platform)] ?? HOW_TO_GET.linux;
-  throw new Problem(`torchstray needs Python 3.10 to 3.14, and there is none on this machine: ${way}`);
+  const others = candidates().flatMap((program) => inspect(program) ?? []);
+  const named = [...new Set(others.map((python) => `${python.version} (${python.path})`))].join(', ');
+  const there = named ? `there is only ${named} on this machine` : 'there is none on this machine';
+  throw new Problem(`torchstray needs Python 3.10 to 3.14, and ${there}: ${way}`);
 }
 
 /** Where a Python may be: on the PATH, and where pyenv keeps those that are not. */
@@ -65,7 +72,7 @@ function candidates() {
 
 /**
  * @param {string} program
- * @returns {Python | undefined} nothing if it does not run, as a shim of a version that is not switched on
+ * @returns {Python | undefined} nothing if it does not run or answer, as a shim of a version that is not switched on
  */
 function inspect(program) {
   const script = [
@@ -73,8 +80,12 @@ function inspect(program) {
     'complete = all(map(i.find_spec, ["venv", "ensurepip"]))',
     'print(json.dumps({"version": "%d.%d" % sys.version_info[:2], "path": sys.executable, "complete": complete}))',
   ].join('\n');
-  const done = spawnSync(program, ['-c', script], { encoding: 'utf8' });
-  return done.status === 0 ? JSON.parse(done.stdout) : undefined;
+  const done = spawnSync(program, ['-c', script], { encoding: 'utf8', timeout: ANSWER_LIMIT });
+  try {
+    return done.status === 0 ? JSON.parse(done.stdout) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The Python of .venv. */
