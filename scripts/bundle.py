@@ -167,7 +167,7 @@ def fill(folder: Path, archives: Sequence[Path]) -> None:
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
         files = unpacked(archives)
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         stamp.touch()
         for path, data in files.items():
             target = folder / path
