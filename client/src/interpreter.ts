@@ -126,7 +126,7 @@ async function validate({ command, origin }: Candidate, search: Search): Promise
   const isMade = search.bundle === undefined || minors(search).includes(minor);
   if (major !== 3 || minor < OLDEST || !isMade) return `is Python ${version}, and ${needed(search)} is needed`;
   if (search.bundle === undefined) {
-    if (!answer.installed) return `has no torchstray: install it with "${file}" -m pip install torchstray`;
+    if (!answer.installed) return `has no torchstray: install it there, or set torchstray.importStrategy to useBundled`;
   } else if (!compiledParts(search).some((ending) => answer.endings.includes(ending))) {
     return `is a build of Python (${answer.endings[0]}) that this package of torchstray is not made for`;
   }

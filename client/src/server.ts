@@ -190,5 +190,5 @@ async function offer(choice: Thenable<string | undefined>): Promise<void> {
 
 /** The value of a setting that the client reads. */
 export function setting(name: 'interpreter' | 'importStrategy'): string {
-  return vscode.workspace.getConfiguration('torchstray').get(name, '').trim();
+  return String(vscode.workspace.getConfiguration('torchstray').get(name, '')).trim();
 }

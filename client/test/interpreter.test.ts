@@ -134,7 +134,7 @@ test('versions without a compiled part are refused', { skip }, async () => {
 test('without a bundle torchstray has to be installed', { skip }, async () => {
   const given = { bundle: undefined };
   const bare = python('bare', '3.15.0');
-  await refused(bare, `has no torchstray: install it with "${bare}" -m pip install torchstray`, given);
+  await refused(bare, 'has no torchstray: install it there, or set torchstray.importStrategy to useBundled', given);
   await refused(
     python('old', '3.9.18', { installed: true }),
     'is Python 3.9.18, and Python 3.10 or newer is needed',

@@ -40,12 +40,12 @@ export function codeServerObstacle() {
 export async function ensureCodeServer(python) {
   const obstacle = codeServerObstacle();
   if (obstacle) throw new Problem(obstacle);
+  removeAbandoned();
   if (fs.existsSync(HOME)) {
     already(`VS Code in the browser (code-server ${VERSION}): up to date`);
     return;
   }
-  console.log(`VS Code in the browser (code-server ${VERSION}, 650 MB) is set up once, in two to five minutes:`);
-  removeAbandoned();
+  console.log(`VS Code in the browser (code-server ${VERSION}, 850 MB) is set up once, in two to five minutes:`);
   const partial = `${HOME}${PARTIAL}${process.pid}`;
   const log = path.join(ROOT, '.tools', 'code-server.log');
   fs.rmSync(log, { force: true });
