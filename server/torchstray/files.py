@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,6 +193,11 @@ def why_skipped(path: Path, configurations: Configurations) -> str | None:
     return None
 
 
+def innermost(path: Path, roots: Iterable[Path]) -> Path | None:
+    """Return the one of the folders `roots` that `path` lies in, the deepest of several; None where it lies in none."""
+    return max((root for root in roots if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
+
+
 def why_left_alone(path: Path, roots: Sequence[Path], configurations: Configurations) -> str | None:
     """Return why an editor with the folders `roots` (absolute) should not check the file at `path`; None where it
     should.
@@ -200,7 +205,7 @@ def why_left_alone(path: Path, roots: Sequence[Path], configurations: Configurat
     What .gitignore names is checked: somebody is looking at it. Raises BadConfiguration.
     """
     path = absolute(path)
-    root = max((root for root in roots if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
+    root = innermost(path, roots)
     if root is None:
         # Above it there is no project whose folders could be told from others.
         return "it belongs to an installed package" if "site-packages" in path.parts else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from torchstray import files
 from torchstray.config import Configuration
 from torchstray.lsp import uris
 from torchstray.lsp.settings import Settings
@@ -91,8 +92,7 @@ class Documents:
         """What is known of other files in the workspace folder that a document lies in."""
         from torchstray.semantics.project import Project
 
-        above = [root for root in self._settings.roots if path is not None and path.is_relative_to(root)]
-        root = max(above, key=lambda root: len(root.parts), default=None)
+        root = files.innermost(path, self._settings.roots) if path is not None else None
         python = configuration.interpreter if configuration is not None else None
         if (root, python) not in self._projects:
             roots = [root] if root is not None else []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from torchstray import __version__
+from torchstray.files import SUFFIXES
 from torchstray.lsp import uris
 from torchstray.lsp.client import Client
 from torchstray.lsp.server import CHANGED, NAME, Changed, Refusal, Retrigger, Server
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SOURCES = (".py", ".pyi")
-WATCHED = ("**/pyproject.toml", *(f"**/*{suffix}" for suffix in SOURCES))
+WATCHED = ("**/pyproject.toml", *(f"**/*{suffix}" for suffix in SUFFIXES))
 
 
 def initialize(ls: Server, params: types.InitializeParams) -> None:
@@ -152,7 +152,7 @@ def did_change_watched_files(ls: Server, params: types.DidChangeWatchedFilesPara
     for event in params.changes:
         if event.type is types.FileChangeType.Deleted:
             ls.withdraw(event.uri)
-    if ls.settings.outdated or any(event.uri.endswith(SOURCES) for event in params.changes):
+    if ls.settings.outdated or any(event.uri.endswith(SUFFIXES) for event in params.changes):
         ls.renew()
 
 

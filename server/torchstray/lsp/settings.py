@@ -95,10 +95,9 @@ class Settings:
         return configuration
 
     def _root(self, path: Path | None) -> Path:
-        around = [root for root in self.roots if path is not None and path.is_relative_to(root)]
-        if around:
-            return max(around, key=lambda root: len(root.parts))
-        return path.parent if path is not None else next(iter(self.roots), Path.cwd())
+        if path is None:
+            return next(iter(self.roots), Path.cwd())
+        return files.innermost(path, self.roots) or path.parent
 
     def _tell(self, subject: object, message: str) -> None:
         if message not in self._told.values():

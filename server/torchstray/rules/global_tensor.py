@@ -11,10 +11,10 @@ from torchstray.rules.meetings import by_origin, device_source, first_fate
 from torchstray.rules.moving import end_of_state, free_attribute
 from torchstray.rules.repairs import indentation, line_start, row_of, text_of
 from torchstray.rules.rule import Bad, Finding, Fix, Good, Related, Rule, Severity
-from torchstray.semantics.evaluate import names_in
+from torchstray.semantics.evaluate import name_nodes, names_in
 from torchstray.semantics.facts import ClassFacts, Fate, Meeting
 from torchstray.semantics.model import FileModel
-from torchstray.semantics.names import children, walk
+from torchstray.semantics.names import walk
 from torchstray.semantics.values import Made, Origin, Tensor
 from torchstray.text.edits import Edit, Span
 
@@ -543,7 +543,7 @@ def _as_buffer(model: FileModel, facts: ClassFacts, origin: Origin) -> tuple[Edi
         first = next(iter(method.params.params), None)
         if first is None or first.name.value != "self" or _binds(method, origin.name):
             return None
-        read = set(map(id, _read(method.body, origin.name)))
+        read = set(map(id, (node for node in name_nodes(method.body) if node.value == origin.name)))
         spans = [cls.statement.span(node) for node in uses if id(node) in read]
         edits += [Edit(span.start, span.end, f"self.{attribute}") for span in spans]
     if not edits:
@@ -612,15 +612,3 @@ def _binds(method: cst.FunctionDef, name: str) -> bool:
         if isinstance(node, cst.Global) and any(item.name.value == name for item in node.names):
             return True
     return False
-
-
-def _read(node: cst.CSTNode, name: str) -> Iterable[cst.Name]:
-    """Where the plain name is read: not as an attribute's or a keyword's name."""
-    if isinstance(node, cst.Name):
-        if node.value == name:
-            yield node
-    elif isinstance(node, cst.Attribute | cst.Arg):
-        yield from _read(node.value, name)
-    else:
-        for child in children(node):
-            yield from _read(child, name)

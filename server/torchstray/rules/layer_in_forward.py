@@ -20,7 +20,7 @@ from torchstray.rules.repairs import (
 )
 from torchstray.rules.rule import Bad, Finding, Fix, Good, Rule, Severity
 from torchstray.semantics import torch_api
-from torchstray.semantics.evaluate import names_in
+from torchstray.semantics.evaluate import name_nodes, names_in
 from torchstray.semantics.facts import Built, ClassFacts, Phase, Store
 from torchstray.semantics.model import FileModel
 from torchstray.semantics.names import Spelling, dotted, walk
@@ -777,7 +777,11 @@ def _replaced(
         if built.lazily or _is_alone(method, assignment) or not _bound_once(method, target.value):
             return None
         attribute = free_attribute(facts.cls, taken, target.value)
-        uses = [place.statement.span(node) for node in _names(method.body, target.value) if node is not target]
+        uses = [
+            place.statement.span(node)
+            for node in name_nodes(method.body)
+            if node.value == target.value and node is not target
+        ]
         edits = [Edit(use.start, use.end, f"self.{attribute}") for use in uses]
         return _Replaced(attribute, (*edits, delete_lines(model, span)), comment)
     if not (isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name)):
@@ -911,18 +915,6 @@ def _bound(node: cst.CSTNode) -> Iterator[str]:
         yield node.name.value
     elif isinstance(node, cst.ImportAlias):
         yield (dotted(node.asname.name if node.asname is not None else node.name) or "").partition(".")[0]
-
-
-def _names(node: cst.CSTNode, name: str) -> Iterator[cst.Name]:
-    """The places in `node` where the plain name is read or bound."""
-    if isinstance(node, cst.Name):
-        if node.value == name:
-            yield node
-    elif isinstance(node, cst.Attribute | cst.Arg):
-        yield from _names(node.value, name)
-    else:
-        for child in node.children:
-            yield from _names(child, name)
 
 
 def _self_attributes(node: cst.CSTNode) -> Iterator[str]:

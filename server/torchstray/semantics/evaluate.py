@@ -130,12 +130,17 @@ def _parts(value: Value) -> list[Value]:
 
 
 def names_in(node: cst.CSTNode) -> Iterator[str]:
-    """The names that are read or bound anywhere in `node`, attributes' names left out."""
+    """The names that are read or bound anywhere in `node`, attributes' and keywords' names left out."""
+    return (found.value for found in name_nodes(node))
+
+
+def name_nodes(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """Where names are read or bound in `node`, in its order, attributes' and keywords' names left out."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
         if isinstance(found, cst.Name):
-            yield found.value
+            yield found
         elif isinstance(found, (cst.Attribute, cst.Arg)):
             waiting.append(found.value)
         else:
